@@ -1,0 +1,34 @@
+# eigenformer_add_test(<name> <source>...): one GoogleTest program; each of its tests becomes a test of ctest.
+#
+# -O1 whatever the build type: Eigen without any optimisation makes tests crawl, -O3 makes the build crawl.
+# Tests whose full name contains "Timing" compare durations and run alone.
+find_package(GTest REQUIRED)
+include(GoogleTest)
+
+function(eigenformer_add_test name)
+  add_executable(${name} ${ARGN})
+  target_link_libraries(${name} PRIVATE eigenformer::io GTest::gtest GTest::gtest_main)
+  # #include "tests/reference/..." and the folder of the golden files.
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_compile_definitions(${name} PRIVATE EIGENFORMER_TESTS="${PROJECT_SOURCE_DIR}/tests")
+  eigenformer_warnings(${name})
+  target_compile_options(${name} PRIVATE -O1)
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_FILTER "-*Timing*"
+    TEST_LIST ${name}_tests)
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_FILTER "*Timing*"
+    TEST_LIST ${name}_timing_tests PROPERTIES RUN_SERIAL TRUE)
+endfunction()
+
+# eigenformer_include_flags(<variable>): flags for tests that call a compiler themselves, as a user would give them: -I for
+# our headers, -isystem for the others.
+function(eigenformer_include_flags result)
+  set(flags -I${PROJECT_SOURCE_DIR}/include)
+  foreach(dependency Eigen3::Eigen nlohmann_json::nlohmann_json)
+    get_target_property(folders ${dependency} INTERFACE_INCLUDE_DIRECTORIES)
+    # -isystem /usr/include would hide the standard library's own headers of the same name.
+    list(REMOVE_ITEM folders ${CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES})
+    list(TRANSFORM folders PREPEND -isystem)
+    list(APPEND flags ${folders})
+  endforeach()
+  set(${result} ${flags} PARENT_SCOPE)
+endfunction()

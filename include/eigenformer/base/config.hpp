@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// What every other header builds on: the version, the binary-interface tag, `Index` and the few compiler
+// attributes that the kernels need.
+//
+// Everything lives in `eigenformer::EIGENFORMER_ABI`, an inline namespace whose name holds the version and each
+// setting that changes generated code: the instruction set that Eigen compiled for and whether exceptions
+// are on. Two translation units with different settings may therefore be linked into one program, each with its own
+// copy; passing a tensor or a module from one to the other fails at link time, with the tag in the message.
+
+#include <Eigen/Core>
+
+#define EIGENFORMER_VERSION_MAJOR 0
+#define EIGENFORMER_VERSION_MINOR 1
+#define EIGENFORMER_VERSION_PATCH 0
+
+#define EIGENFORMER_JOIN_TEXT(a, b) a##b
+#define EIGENFORMER_JOIN(a, b) EIGENFORMER_JOIN_TEXT(a, b)
+
+#if defined(EIGEN_VECTORIZE_AVX512)
+#define EIGENFORMER_INSTRUCTION_SET _avx512
+#elif defined(EIGEN_VECTORIZE_FMA) && defined(EIGEN_VECTORIZE_AVX2)
+#define EIGENFORMER_INSTRUCTION_SET _avx2_fma
+#elif defined(EIGEN_VECTORIZE_AVX2)
+#define EIGENFORMER_INSTRUCTION_SET _avx2
+#elif defined(EIGEN_VECTORIZE_AVX)
+#define EIGENFORMER_INSTRUCTION_SET _avx
+#elif defined(EIGEN_VECTORIZE_SSE4_1)
+#define EIGENFORMER_INSTRUCTION_SET _sse4
+#elif defined(EIGEN_VECTORIZE_SSE)
+#define EIGENFORMER_INSTRUCTION_SET _sse
+#elif defined(EIGEN_VECTORIZE_NEON)
+#define EIGENFORMER_INSTRUCTION_SET _neon
+#elif defined(EIGEN_VECTORIZE)
+#define EIGENFORMER_INSTRUCTION_SET _vector
+#else
+#define EIGENFORMER_INSTRUCTION_SET _scalar
+#endif
+
+#if defined(__cpp_exceptions) || defined(_CPPUNWIND)
+#define EIGENFORMER_EXCEPTIONS 1
+#define EIGENFORMER_EXCEPTION_TAG _throws
+#else
+#define EIGENFORMER_EXCEPTIONS 0
+#define EIGENFORMER_EXCEPTION_TAG _aborts
+#endif
+
+#define EIGENFORMER_ABI \
+  EIGENFORMER_JOIN(v0_1, EIGENFORMER_JOIN(EIGENFORMER_INSTRUCTION_SET, EIGENFORMER_EXCEPTION_TAG))
+
+#if defined(__FAST_MATH__)
+#error "Eigenformer: -ffast-math breaks the promised order of additions and the handling of infinities"
+#endif
+
+#if defined(_MSC_VER) && !defined(__clang__)
+#define EIGENFORMER_ALWAYS_INLINE __forceinline
+#define EIGENFORMER_UNROLL
+#elif defined(__clang__)
+#define EIGENFORMER_ALWAYS_INLINE inline __attribute__((always_inline))
+#define EIGENFORMER_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define EIGENFORMER_ALWAYS_INLINE inline __attribute__((always_inline))
+#define EIGENFORMER_UNROLL _Pragma("GCC unroll 32")
+#endif
+
+namespace eigenformer {
+inline namespace EIGENFORMER_ABI {
+
+/// Signed size and index type, Eigen's own.
+using Index = Eigen::Index;
+
+}  // namespace EIGENFORMER_ABI
+}  // namespace eigenformer
+
+#ifndef EIGENFORMER_NO_SHORT_NAMESPACE
+namespace ef = eigenformer;
+#endif

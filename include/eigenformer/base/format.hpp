@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// The format in which a module stores its parameters: the first template parameter of every module.
+//
+//   float, double    plain tensors: trainable, Eigen-mappable
+//   ShapeOnly        shapes without storage, to count and name the parameters of models that don't fit into memory
+//
+// `ScalarOf<Format>` is the number type of activations, `Parameter<Format, Rank>` what a parameter field holds.
+
+#include "eigenformer/base/tensor.hpp"
+
+namespace eigenformer {
+inline namespace EIGENFORMER_ABI {
+
+/// A parameter that has a shape but no elements.
+template <int Rank>
+class ShapeOnlyParameter {
+ public:
+  static constexpr int rank = Rank;
+
+  ShapeOnlyParameter() = default;
+  explicit ShapeOnlyParameter(const Shape<Rank>& shape) : shape_(shape) {}
+
+  const Shape<Rank>& shape() const { return shape_; }
+  Index dim(int axis) const { return shape_[axis]; }
+  Index size() const { return shape_.size(); }
+  friend bool operator==(const ShapeOnlyParameter&, const ShapeOnlyParameter&) = default;
+
+ private:
+  Shape<Rank> shape_{};
+};
+
+struct ShapeOnly {};
+
+template <class Format>
+struct FormatTraits {
+  static_assert(std::is_floating_point_v<Format> || Eigen::NumTraits<Format>::IsSigned,
+                "the format of a module is a number type such as float or double, or ShapeOnly");
+  using Scalar = Format;
+  template <int Rank>
+  using Parameter = Tensor<Format, Rank>;
+};
+
+template <>
+struct FormatTraits<ShapeOnly> {
+  using Scalar = float;
+  template <int Rank>
+  using Parameter = ShapeOnlyParameter<Rank>;
+};
+
+template <class Format>
+using ScalarOf = typename FormatTraits<Format>::Scalar;
+
+template <class Format, int Rank>
+using Parameter = typename FormatTraits<Format>::template Parameter<Rank>;
+
+}  // namespace EIGENFORMER_ABI
+}  // namespace eigenformer

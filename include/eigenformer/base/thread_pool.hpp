@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// A small thread pool that its user owns.
+//
+//   ef::ThreadPool pool(4);            // three workers and the calling thread
+//   ef::Workspace workspace(pool);
+//
+// Workers take task numbers from a shared counter. An exception in a task is rethrown by `parallel_for` after the others have
+// finished. A call made while the pool is busy (from inside a task, or from another thread) runs serially on its own
+// thread, so nesting can neither deadlock nor start more threads than asked for.
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "eigenformer/base/error.hpp"
+#include "eigenformer/base/executor.hpp"
+
+namespace eigenformer {
+inline namespace EIGENFORMER_ABI {
+
+class ThreadPool {
+ public:
+  /// `concurrency` counts the calling thread: 1 starts no thread at all. The default is the number of hardware threads.
+  explicit ThreadPool(
+      Index concurrency = std::max<Index>(1, static_cast<Index>(std::thread::hardware_concurrency()))) {
+    require(concurrency >= 1, "ThreadPool: concurrency must be >= 1; got ", concurrency);
+    workers_.reserve(static_cast<std::size_t>(concurrency - 1));
+#if EIGENFORMER_EXCEPTIONS
+    try {
+      for (Index i = 1; i < concurrency; ++i) workers_.emplace_back([this] { work(); });
+    } catch (...) {
+      stop();
+      throw;
+    }
+#else
+    for (Index i = 1; i < concurrency; ++i) workers_.emplace_back([this] { work(); });
+#endif
+  }
+
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+  ~ThreadPool() { stop(); }
+
+  Index concurrency() const { return static_cast<Index>(workers_.size()) + 1; }
+
+  /// Calls f(0) ... f(n - 1), spread over the threads; returns when all are done.
+  void parallel_for(Index n, FunctionReference<void(Index)> f) {
+    if (n <= 1 || workers_.empty() || busy_.exchange(true, std::memory_order_acquire)) {
+      for (Index i = 0; i < n; ++i) f(i);
+      return;
+    }
+    Job job{f, n};
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      job_ = &job;
+      ++generation_;
+    }
+    wake_.notify_all();
+    run(job);
+    {
+      std::unique_lock<std::mutex> lock(mutex_);
+      job_ = nullptr;
+      idle_.wait(lock, [&] { return active_ == 0; });
+    }
+    busy_.store(false, std::memory_order_release);
+    if (job.error != nullptr) std::rethrow_exception(job.error);
+  }
+
+ private:
+  struct Job {
+    FunctionReference<void(Index)> task;
+    Index count;
+    std::atomic<Index> next{0};
+    std::mutex error_mutex{};
+    std::exception_ptr error{};
+  };
+
+  static void run(Job& job) {
+    for (Index i; (i = job.next.fetch_add(1, std::memory_order_relaxed)) < job.count;) {
+#if EIGENFORMER_EXCEPTIONS
+      try {
+        job.task(i);
+      } catch (...) {
+        std::lock_guard<std::mutex> lock(job.error_mutex);
+        if (job.error == nullptr) job.error = std::current_exception();
+      }
+#else
+      job.task(i);
+#endif
+    }
+  }
+
+  void work() {
+    Index seen = 0;
+    std::unique_lock<std::mutex> lock(mutex_);
+    for (;;) {
+      wake_.wait(lock, [&] { return stopping_ || generation_ != seen; });
+      if (stopping_) return;
+      seen = generation_;
+      if (job_ == nullptr) continue;  // woken after the others had finished it
+      Job& job = *job_;
+      ++active_;
+      lock.unlock();
+      run(job);
+      lock.lock();
+      if (--active_ == 0) idle_.notify_one();
+    }
+  }
+
+  void stop() {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      stopping_ = true;
+    }
+    wake_.notify_all();
+    for (std::thread& worker : workers_) worker.join();
+    workers_.clear();
+  }
+
+  std::atomic<bool> busy_{false};  // a call is being spread
+  std::mutex mutex_;               // guards the members below
+  std::condition_variable wake_;
+  std::condition_variable idle_;
+  Job* job_ = nullptr;
+  Index generation_ = 0;
+  Index active_ = 0;
+  bool stopping_ = false;
+  std::vector<std::thread> workers_;
+};
+
+}  // namespace EIGENFORMER_ABI
+}  // namespace eigenformer

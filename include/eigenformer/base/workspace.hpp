@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// Scratch memory and threads for one caller.
+//
+//   ef::Workspace workspace;            // serial
+//   ef::Workspace workspace(pool);      // borrows an executor, which must outlive it
+//   layer.forward(x, mask, y, workspace);
+//
+// A last-in-first-out arena: the first call finds out how much is needed, every later call of the same size allocates
+// nothing. Not thread-safe: each concurrent caller has a workspace of its own.
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <new>
+#include <type_traits>
+#include <vector>
+
+#include "eigenformer/base/executor.hpp"
+#include "eigenformer/base/tensor.hpp"
+
+namespace eigenformer {
+inline namespace EIGENFORMER_ABI {
+
+/// A stack of scratch bytes. What doesn't fit into the main block goes to blocks of its own; as soon as the arena is empty
+/// again, the main block grows to the largest use seen, so it settles after one round.
+class Arena {
+ public:
+  static constexpr std::size_t alignment = 64;
+
+  Arena() = default;
+  Arena(Arena&& other) noexcept { swap(other); }
+  Arena& operator=(Arena&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~Arena() { release_blocks(); }
+
+  /// Bytes held, and the largest number ever in use at once.
+  std::size_t capacity() const { return capacity_; }
+  std::size_t peak() const { return peak_; }
+  std::size_t used() const { return used_; }
+
+  /// Uninitialised memory, aligned to 64 bytes, until `release` to the mark taken before.
+  void* allocate(std::size_t bytes) {
+    bytes = (bytes + alignment - 1) / alignment * alignment;
+    const std::size_t begin = used_;
+    if (begin + bytes > capacity_) {
+      overflow_.reserve(overflow_.size() + 1);
+      overflow_.push_back({new_bytes(bytes), begin});
+      used_ += bytes;
+      peak_ = std::max(peak_, used_);
+      return overflow_.back().data;
+    }
+    used_ += bytes;
+    peak_ = std::max(peak_, used_);
+    return static_cast<std::byte*>(main_) + begin;
+  }
+
+  std::size_t mark() const { return used_; }
+
+  /// Gives back everything allocated since `mark`.
+  void release(std::size_t mark) {
+    EIGENFORMER_ASSERT(mark <= used_);
+    used_ = mark;
+    while (!overflow_.empty() && overflow_.back().begin >= mark) {
+      delete_bytes(overflow_.back().data);
+      overflow_.pop_back();
+    }
+    if (used_ == 0 && peak_ > capacity_) reserve(peak_);
+  }
+
+  /// Makes the main block at least this large; only while nothing is in use. Keeps the old block if memory runs out.
+  void reserve(std::size_t bytes) noexcept {
+    if (bytes <= capacity_ || used_ != 0) return;
+    void* grown = ::operator new(bytes, std::align_val_t(alignment), std::nothrow);
+    if (grown == nullptr) return;
+    delete_bytes(main_);
+    main_ = grown;
+    capacity_ = bytes;
+  }
+
+  void swap(Arena& other) noexcept {
+    std::swap(main_, other.main_);
+    std::swap(capacity_, other.capacity_);
+    std::swap(used_, other.used_);
+    std::swap(peak_, other.peak_);
+    overflow_.swap(other.overflow_);
+  }
+
+ private:
+  struct Block {
+    void* data;
+    std::size_t begin;
+  };
+
+  static void* new_bytes(std::size_t bytes) {
+    return ::operator new(bytes, std::align_val_t(alignment));
+  }
+  static void delete_bytes(void* data) { ::operator delete(data, std::align_val_t(alignment)); }
+
+  void release_blocks() {
+    for (const Block& block : overflow_) delete_bytes(block.data);
+    delete_bytes(main_);
+  }
+
+  void* main_ = nullptr;
+  std::size_t capacity_ = 0;
+  std::size_t used_ = 0;
+  std::size_t peak_ = 0;
+  std::vector<Block> overflow_;
+};
+
+/// Memory from an arena that is given back at the end of the C++ scope.
+class Scratch {
+ public:
+  explicit Scratch(Arena& arena) : arena_(arena), mark_(arena.mark()) {}
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  ~Scratch() { arena_.release(mark_); }
+
+  /// An uninitialised tensor.
+  template <class T, int Rank>
+  TensorView<T, Rank> tensor(const Shape<Rank>& shape) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    require_valid(shape, sizeof(T));
+    return TensorView<T, Rank>(array<T>(shape.size()), shape);
+  }
+
+  /// `count` uninitialised elements.
+  template <class T>
+  T* array(Index count) {
+    return static_cast<T*>(arena_.allocate(static_cast<std::size_t>(count) * sizeof(T)));
+  }
+
+ private:
+  Arena& arena_;
+  std::size_t mark_;
+};
+
+class Workspace {
+ public:
+  /// Serial: everything runs on the calling thread.
+  Workspace() : arenas_(1) {}
+
+  /// Borrows an executor.
+  template <Executor E>
+  explicit Workspace(E& executor) : executor_(executor) {
+    require(executor_.concurrency() >= 1, "Workspace: the executor's concurrency must be >= 1; got ",
+            executor_.concurrency());
+    arenas_.resize(static_cast<std::size_t>(executor_.concurrency()));
+  }
+
+  Index concurrency() const { return static_cast<Index>(arenas_.size()); }
+
+  /// The calling thread's arena, for `Scratch`.
+  Arena& arena() { return arenas_.front(); }
+  operator Arena&() { return arena(); }
+
+  /// Bytes held by all arenas together.
+  std::size_t capacity() const {
+    std::size_t sum = 0;
+    for (const Arena& arena : arenas_) sum += arena.capacity();
+    return sum;
+  }
+
+  /// Calls f(task, arena) for each task in [0, n); tasks that run at the same time get different arenas. Tasks must write
+  /// disjoint memory; then the result doesn't depend on the executor.
+  template <class F>
+  void parallel_for(Index n, F&& f) {
+    const Index lanes = std::min(n, concurrency());
+    if (lanes <= 1) {
+      for (Index task = 0; task < n; ++task) f(task, arenas_.front());
+      return;
+    }
+    std::atomic<Index> next{0};
+    executor_.parallel_for(lanes, [&](Index lane) {
+      for (Index task; (task = next.fetch_add(1, std::memory_order_relaxed)) < n;) {
+        f(task, arenas_[static_cast<std::size_t>(lane)]);
+      }
+    });
+    settle();
+  }
+
+ private:
+  // Which lane runs which task differs from call to call, so every arena is made large enough for the largest task seen.
+  void settle() {
+    std::size_t largest = 0;
+    for (std::size_t lane = 1; lane < arenas_.size(); ++lane) {
+      largest = std::max(largest, arenas_[lane].peak());
+    }
+    largest_task_ = std::max(largest_task_, largest);
+    for (std::size_t lane = 1; lane < arenas_.size(); ++lane) arenas_[lane].reserve(largest_task_);
+  }
+
+  ExecutorReference executor_;
+  std::vector<Arena> arenas_;
+  std::size_t largest_task_ = 0;
+};
+
+}  // namespace EIGENFORMER_ABI
+}  // namespace eigenformer

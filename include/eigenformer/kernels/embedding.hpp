@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// Rows of a table (V, C), looked up by id: y_i = table[id_i], or y_i += table[id_i].
+
+#include <cstdint>
+#include <string_view>
+
+#include "eigenformer/base/tensor.hpp"
+#include "eigenformer/kernels/rows.hpp"
+
+namespace eigenformer {
+inline namespace EIGENFORMER_ABI {
+namespace kernels {
+
+/// Throws, naming the first bad id and the table's size, unless 0 <= id < rows for all.
+inline void require_ids(std::string_view who, const std::int32_t* ids, Index count, Index rows) {
+  for (Index i = 0; i < count; ++i) {
+    require(ids[i] >= 0 && ids[i] < rows, who, ": id ", ids[i], " at index ", i, " is outside the table of ", rows,
+            " rows");
+  }
+}
+
+/// Rows of `table` for `y.rows()` ids, times `factor`; added to y if `add`. Ids must have been checked.
+template <class T>
+void look_up(TensorView<const T, 2> table, const std::int32_t* ids, T factor, bool add, TensorView<T, 2> y,
+             Workspace& workspace) {
+  using S = Simd<T>;
+  const Index n = table.columns();
+  const auto scale = S::set(factor);
+  for_each_row_block(y.rows(), n, workspace, [&](Index begin, Index end) {
+    for (Index i = begin; i < end; ++i) {
+      const T* from = table.data() + ids[i] * n;
+      T* to = y.data() + i * n;
+      if (add) {
+        transform(from, to, to, n, [&](auto a, auto sum) { return S::fma(a, scale, sum); });
+      } else {
+        transform(from, to, n, [&](auto a) { return S::multiply(a, scale); });
+      }
+    }
+  });
+}
+
+}  // namespace kernels
+}  // namespace EIGENFORMER_ABI
+}  // namespace eigenformer

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// Which keys a query may see. `Mask<T>` is an aggregate of optional constraints; a key takes part only if every given one allows
+// it. True means *takes part*, everywhere (PyTorch's scaled_dot_product_attention has the same sense, its MultiheadAttention the
+// opposite). Boolean and additive masks are different fields of different types.
+//
+//   layer(x, {.causal = true});                       // key position <= query position
+//   layer(x, {.causal = true, .query_offset = 7});    // the first query stands at position 7
+//   layer(x, {.key_lengths = lengths});               // (B): keys j < lengths[b]
+//   layer(x, {.key_allowed = keep});                  // (B, S) bool
+//   layer(x, {.allowed = pairs});                     // (T, S) or broadcastable to (B, H, T, S), bool
+//   layer(x, {.bias = scores});                       // added to the scaled scores, broadcastable to (B, H, T, S)
+//   layer(x, {.window = 128});                        // keys later than query position - 128
+//
+// A query that may see no key gets exactly zero from attention. In `bias` only -infinity blocks a key; a very negative finite number
+// merely weighs against it. A mask holds views: what it points to must live as long as the call.
+
+#include <cstdint>
+#include <concepts>
+#include <ranges>
+#include <string>
+#include <string_view>
+
+#include "eigenformer/base/tensor.hpp"
+
+namespace eigenformer {
+inline namespace EIGENFORMER_ABI {
+
+/// A view of integers of 32 or 64 bits, so that lengths may be a std::vector<int>, a Tensor<std::int32_t, 1>, indices of Eigen ...
+class IntegerSequence {
+ public:
+  IntegerSequence() = default;
+
+  template <std::ranges::contiguous_range Range>
+    requires(std::ranges::sized_range<Range> &&
+             std::signed_integral<std::ranges::range_value_t<Range>> &&
+             (sizeof(std::ranges::range_value_t<Range>) == 4 ||
+              sizeof(std::ranges::range_value_t<Range>) == 8))
+  IntegerSequence(const Range& range)
+      : data_(std::ranges::data(range)),
+        size_(static_cast<Index>(std::ranges::size(range))),
+        wide_(sizeof(std::ranges::range_value_t<Range>) == 8),
+        given_(true) {}
+
+  Index size() const { return size_; }
+
+  /// False only for the default: an empty range is a given one.
+  bool given() const { return given_; }
+
+  Index operator[](Index i) const {
+    EIGENFORMER_ASSERT(i >= 0 && i < size_);
+    return wide_ ? static_cast<Index>(static_cast<const std::int64_t*>(data_)[i])
+                 : static_cast<Index>(static_cast<const std::int32_t*>(data_)[i]);
+  }
+
+ private:
+  const void* data_ = nullptr;
+  Index size_ = 0;
+  bool wide_ = false;
+  bool given_ = false;
+};
+
+/// A read-only view that stands for (B, H, T, S) by repeating axes of extent 1; axes that are missing in front count as 1.
+template <class T>
+class Broadcast {
+ public:
+  Broadcast() = default;
+
+  template <int Rank>
+    requires(Rank <= 4)
+  Broadcast(TensorView<const T, Rank> view) : data_(view.data()), given_(true) {
+    Index stride = 1;
+    for (int axis = 3; axis >= 0; --axis) {
+      const int own = axis - (4 - Rank);
+      shape_[axis] = own >= 0 ? view.dim(own) : 1;
+      strides_[axis] = shape_[axis] == 1 ? 0 : stride;
+      stride *= shape_[axis];
+    }
+  }
+  template <int Rank>
+  Broadcast(const Tensor<T, Rank>& tensor) : Broadcast(TensorView<const T, Rank>(tensor)) {}
+  template <int Rank>
+  Broadcast(TensorView<T, Rank> view) : Broadcast(TensorView<const T, Rank>(view)) {}
+
+  bool given() const { return given_; }
+  const Shape<4>& shape() const { return shape_; }
+
+  /// The elements for keys 0, 1, ... of one query, `key_stride()` apart.
+  const T* keys(Index b, Index h, Index t) const {
+    return data_ + b * strides_[0] + h * strides_[1] + t * strides_[2];
+  }
+  Index key_stride() const { return strides_[3]; }
+
+  /// Throws unless every extent is 1 or that of `full`.
+  void require_broadcastable(std::string_view who, const Shape<4>& full) const {
+    if (!given_) return;
+    for (int axis = 0; axis < 4; ++axis) {
+      require(shape_[axis] == 1 || shape_[axis] == full[axis], who, ": shape must broadcast to ", full, "; got ", shape_);
+    }
+  }
+
+ private:
+  const T* data_ = nullptr;
+  Shape<4> shape_{};
+  Shape<4> strides_{};
+  bool given_ = false;
+};
+
+template <class T>
+struct Mask {
+  bool causal = false;
+  Index query_offset = 0;
+  IntegerSequence key_lengths = {};
+  TensorView<const bool, 2> key_allowed = {};
+  Broadcast<bool> allowed = {};
+  Broadcast<T> bias = {};
+  Index window = 0;
+};
+
+namespace kernels {
+
+/// Throws unless the mask fits scores of shape `scores`, (B, H, T, S).
+template <class T>
+void require_valid_mask(std::string_view who, const Mask<T>& mask, const Shape<4>& scores) {
+  const Index batch = scores[0], keys = scores[3];
+  require(mask.window >= 0, who, ": mask.window must be >= 0 (0: none); got ", mask.window);
+  if (mask.key_lengths.given()) {
+    require(mask.key_lengths.size() == batch, who, ": mask.key_lengths must hold one length for each of ", batch,
+            " batch rows; got ", mask.key_lengths.size());
+    for (Index b = 0; b < batch; ++b) {
+      require(mask.key_lengths[b] >= 0 && mask.key_lengths[b] <= keys, who, ": mask.key_lengths must be in [0, ", keys,
+              "]; got ", mask.key_lengths[b], " for batch row ", b);
+    }
+  }
+  if (mask.key_allowed.data() != nullptr || !mask.key_allowed.empty()) {
+    require(mask.key_allowed.shape() == Shape<2>{batch, keys}, who, ": mask.key_allowed must be ", Shape<2>{batch, keys},
+            "; got ", mask.key_allowed.shape());
+  }
+  mask.allowed.require_broadcastable(std::string(who) + ": mask.allowed", scores);
+  mask.bias.require_broadcastable(std::string(who) + ": mask.bias", scores);
+}
+
+/// Keys begin <= j < end; empty if begin >= end.
+struct KeyRange {
+  Index begin, end;
+};
+
+/// The keys that causality, the window and the lengths leave to query t of batch row b, out of `keys`.
+template <class T>
+KeyRange visible_range(const Mask<T>& mask, Index b, Index t, Index keys) {
+  KeyRange range{0, keys};
+  const Index position = mask.query_offset + t;
+  if (mask.causal) range.end = std::clamp<Index>(position + 1, 0, keys);
+  if (mask.key_lengths.given()) range.end = std::min(range.end, mask.key_lengths[b]);
+  if (mask.window > 0) range.begin = std::clamp<Index>(position + 1 - mask.window, 0, keys);
+  return range;
+}
+
+}  // namespace kernels
+}  // namespace EIGENFORMER_ABI
+}  // namespace eigenformer

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// The vision transformer (Dosovitskiy et al. 2020): patches of an image, a class token in front, learned positions, pre-norm
+// encoder layers, a final norm, and a linear head on the class token.
+//
+//   images: (B, num_channels, height, width)   logits: (B, num_labels)
+//
+// `features` gives all tokens after the final norm: (B, 1 + N, hidden_size).
+
+#include "eigenformer/models/encoder_stack.hpp"
+#include "eigenformer/nn/patch_embedding.hpp"
+#include "eigenformer/nn/pooler.hpp"
+
+namespace eigenformer {
+inline namespace EIGENFORMER_ABI {
+
+/// The defaults are ViT-B/16's, for 1000 classes.
+struct VisionTransformerConfig {
+  ImageSize image_size = 224;
+  ImageSize patch_size = 16;
+  Index num_channels = 3;
+  Index hidden_size = 768;
+  Index num_hidden_layers = 12;
+  Index num_attention_heads = 12;
+  Index num_key_value_heads = 0;
+  Index head_size = 0;
+  Index intermediate_size = 3072;
+  Activation activation = Activation::gelu;
+  NormPlacement norm_placement = NormPlacement::pre;
+  bool final_norm = true;
+  Index num_labels = 1000;
+  double layer_norm_eps = 1e-12;
+  double rms_norm_eps = 1e-6;
+  bool query_bias = true;
+  bool key_bias = true;
+  bool value_bias = true;
+  bool output_bias = true;
+  bool feed_forward_bias = true;
+  bool norm_bias = true;
+  std::optional<double> attention_scale = {};
+  double attention_probs_dropout_prob = 0;
+  double activation_dropout_prob = 0;
+  double hidden_dropout_prob = 0;
+};
+
+template <class Format, template <class> class Norm = LayerNorm, template <class> class FeedForwardNetwork = FeedForward>
+struct VisionTransformer {
+  using Scalar = ScalarOf<Format>;
+  using Layer = EncoderLayer<Format, Norm, FeedForwardNetwork>;
+  template <class F>
+  using WithFormat = VisionTransformer<F, Norm, FeedForwardNetwork>;
+
+  VisionTransformerConfig config;
+  PatchEmbedding<Format> patch_embedding;
+  Parameter<Format, 1> class_token;         // (hidden_size)
+  Parameter<Format, 2> position_embedding;  // (1 + N, hidden_size)
+  std::vector<Layer> layers;
+  std::optional<Norm<Format>> final_norm;
+  Linear<Format> head;
+
+  explicit VisionTransformer(const VisionTransformerConfig& config_)
+      : config(config_),
+        patch_embedding(PatchEmbedding<Format>::config_from(config)),
+        class_token({config.hidden_size}),
+        position_embedding({1 + patch_embedding.config.num_patches(), config.hidden_size}),
+        layers(make_encoder_layers<Layer>(config)),
+        final_norm(make_final_norm<Norm<Format>>(config)),
+        head({config.hidden_size, config.num_labels}) {}
+
+  template <class F, class... Model>
+  static void visit(F&& f, Model&... model) {
+    f("patch_embedding", model.patch_embedding...);
+    f("class_token", model.class_token...);
+    f("position_embedding", model.position_embedding...);
+    f("layers", model.layers...);
+    f("final_norm", model.final_norm...);
+    f("head", model.head...);
+  }
+
+  /// Class token zero, positions normal with deviation 0.02.
+  void init_own(Key key) {
+    std::fill(class_token.begin(), class_token.end(), Scalar(0));
+    for (Index i = 0; i < position_embedding.size(); ++i) {
+      position_embedding.data()[i] = static_cast<Scalar>(0.02 * key.normal(static_cast<std::uint64_t>(i)));
+    }
+  }
+
+  /// Tokens a sequence: the class token and one for each patch.
+  Index sequence_length() const { return position_embedding.dim(0); }
+
+  /// All tokens after the final norm, (B, sequence_length(), hidden_size).
+  void features(TensorView<const Scalar, 4> images, TensorView<Scalar, 3> y, Workspace& workspace) const {
+    const Index batch = images.dim(0), tokens = sequence_length(), width = config.hidden_size;
+    require_shape("VisionTransformer: y", y.shape(), {batch, tokens, width});
+    {
+      Scratch scratch(workspace);
+      const auto patches = scratch.tensor<Scalar, 3>({batch, tokens - 1, width});
+      patch_embedding.forward(images, patches, workspace);
+      for (Index b = 0; b < batch; ++b) {
+        Scalar* sequence = y.data() + b * tokens * width;
+        std::copy(class_token.begin(), class_token.end(), sequence);
+        std::copy_n(patches.data() + b * (tokens - 1) * width, (tokens - 1) * width, sequence + width);
+        const TensorView<Scalar, 2> rows(sequence, {tokens, width});
+        kernels::add<Scalar>(rows, position_embedding, rows, workspace);
+      }
+    }
+    run_encoder_layers(layers, final_norm, Mask<Scalar>{}, y, workspace);
+  }
+
+  void forward(TensorView<const Scalar, 4> images, TensorView<Scalar, 2> logits, Workspace& workspace) const {
+    require_shape("VisionTransformer: logits", logits.shape(), {images.dim(0), config.num_labels});
+    Scratch scratch(workspace);
+    const auto tokens = scratch.tensor<Scalar, 3>({images.dim(0), sequence_length(), config.hidden_size});
+    const auto first = scratch.tensor<Scalar, 2>({images.dim(0), config.hidden_size});
+    features(images, tokens, workspace);
+    first_tokens<Scalar>(tokens, first);
+    head.forward(first, logits, workspace);
+  }
+
+  Tensor<Scalar, 2> operator()(const Tensor<Scalar, 4>& images) const {
+    Tensor<Scalar, 2> logits({images.dim(0), config.num_labels});
+    Workspace workspace;
+    forward(images, logits, workspace);
+    return logits;
+  }
+};
+
+}  // namespace EIGENFORMER_ABI
+}  // namespace eigenformer

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// The input of a transformer: y = norm(scale * token[id] + position + token_type[type]), each part optional but the first.
+//
+//   ids, token_types, positions: (B, T)   y: (B, T, hidden_size)   scale: sqrt(hidden_size) if `scale_embeddings`, else 1
+//
+// Position t of the call takes row first_position + t + position_offset of the learned table (RoBERTa: offset padding_id + 1, BART: 2),
+// or the sinusoid of that number. Explicit positions are taken as they are, without offset.
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include "eigenformer/kernels/sinusoidal.hpp"
+#include "eigenformer/nn/embedding.hpp"
+#include "eigenformer/nn/layer_norm.hpp"
+
+namespace eigenformer {
+inline namespace EIGENFORMER_ABI {
+
+enum class PositionEmbedding { none, learned, sinusoidal };
+
+inline std::string to_string(PositionEmbedding kind) {
+  switch (kind) {
+    case PositionEmbedding::none: return "none";
+    case PositionEmbedding::learned: return "learned";
+    case PositionEmbedding::sinusoidal: return "sinusoidal";
+  }
+  return "unknown";
+}
+
+struct EmbeddingsConfig {
+  Index vocab_size = 0;
+  Index hidden_size = 0;
+  Index max_position_embeddings = 512;  // rows of the learned table; unused otherwise
+  Index type_vocab_size = 0;            // 0: no token types
+  PositionEmbedding position_embedding = PositionEmbedding::learned;
+  SinusoidalLayout sinusoidal_layout = SinusoidalLayout::interleaved;
+  Index position_offset = 0;
+  bool scale_embeddings = false;
+  bool embedding_norm = true;
+  double layer_norm_eps = 1e-12;
+  bool norm_bias = true;
+  std::optional<Index> padding_id = {};
+  double hidden_dropout_prob = 0;  // training: on the result
+};
+
+/// What goes along with the ids; everything is optional.
+struct EmbeddingInputs {
+  TensorView<const std::int32_t, 2> token_types = {};  // (B, T); default: type 0 everywhere
+  TensorView<const std::int32_t, 2> positions = {};    // (B, T); default: counted from first_position
+  Index first_position = 0;                            // position of the call's first token
+};
+
+template <class Format>
+struct Embeddings {
+  using Scalar = ScalarOf<Format>;
+  template <class F>
+  using WithFormat = Embeddings<F>;
+
+  EmbeddingsConfig config;
+  Embedding<Format> token;
+  std::optional<Embedding<Format>> position;
+  std::optional<Embedding<Format>> token_type;
+  std::optional<LayerNorm<Format>> norm;
+
+  /// The embeddings of a model with these fields.
+  template <class ModelConfig>
+  static EmbeddingsConfig config_from(const ModelConfig& c) {
+    return {.vocab_size = c.vocab_size,
+            .hidden_size = c.hidden_size,
+            .max_position_embeddings = c.max_position_embeddings,
+            .type_vocab_size = c.type_vocab_size,
+            .position_embedding = c.position_embedding,
+            .sinusoidal_layout = c.sinusoidal_layout,
+            .position_offset = c.position_offset,
+            .scale_embeddings = c.scale_embeddings,
+            .embedding_norm = c.embedding_norm,
+            .layer_norm_eps = c.layer_norm_eps,
+            .norm_bias = c.norm_bias,
+            .padding_id = c.padding_id,
+            .hidden_dropout_prob = c.hidden_dropout_prob};
+  }
+
+  explicit Embeddings(const EmbeddingsConfig& config_)
+      : config(checked(config_)), token({config.vocab_size, config.hidden_size, config.padding_id}) {
+    if (config.position_embedding == PositionEmbedding::learned) {
+      position.emplace(EmbeddingConfig{config.max_position_embeddings, config.hidden_size});
+    }
+    if (config.type_vocab_size > 0) token_type.emplace(EmbeddingConfig{config.type_vocab_size, config.hidden_size});
+    if (config.embedding_norm) norm.emplace(LayerNorm<Format>::config_from(config));
+  }
+
+  template <class F, class... Layer>
+  static void visit(F&& f, Layer&... layer) {
+    f("token", layer.token...);
+    f("position", layer.position...);
+    f("token_type", layer.token_type...);
+    f("norm", layer.norm...);
+  }
+
+  /// Throws std::invalid_argument for ids, token types or positions outside their tables, naming them; y is unchanged then.
+  void forward(TensorView<const std::int32_t, 2> ids, const EmbeddingInputs& inputs, TensorView<Scalar, 3> y,
+               Workspace& workspace) const {
+    const Index batch = ids.dim(0), tokens = ids.dim(1);
+    require_shape("Embeddings: y", y.shape(), {batch, tokens, config.hidden_size});
+    kernels::require_ids("Embeddings: token", ids.data(), ids.size(), config.vocab_size);
+    const bool types_given = inputs.token_types.data() != nullptr, positions_given = inputs.positions.data() != nullptr;
+    if (types_given) {
+      require(token_type.has_value(), "Embeddings: token_types are given, but type_vocab_size is 0");
+      require_shape("Embeddings: token_types", inputs.token_types.shape(), ids.shape());
+      kernels::require_ids("Embeddings: token type", inputs.token_types.data(), ids.size(), config.type_vocab_size);
+    }
+    if (positions_given) require_shape("Embeddings: positions", inputs.positions.shape(), ids.shape());
+
+    Scratch scratch(workspace);
+    std::int32_t* rows = nullptr;  // the position of each token
+    if (config.position_embedding != PositionEmbedding::none) {
+      rows = scratch.array<std::int32_t>(ids.size());
+      for (Index i = 0; i < ids.size(); ++i) {
+        rows[i] = positions_given ? inputs.positions.data()[i] : position_of(inputs.first_position, i % tokens);
+      }
+      if (position) require_positions(rows, ids.size());
+    }
+
+    const auto folded = y.folded();
+    const Scalar scale = config.scale_embeddings ? static_cast<Scalar>(std::sqrt(static_cast<double>(config.hidden_size))) : Scalar(1);
+    kernels::look_up<Scalar>(token.weight, ids.data(), scale, false, folded, workspace);
+    if (token_type) {
+      const std::int32_t* types = inputs.token_types.data();
+      if (!types_given) {
+        auto* zeros = scratch.array<std::int32_t>(ids.size());
+        std::fill_n(zeros, ids.size(), 0);
+        types = zeros;
+      }
+      kernels::look_up<Scalar>(token_type->weight, types, Scalar(1), true, folded, workspace);
+    }
+    if (position) {
+      kernels::look_up<Scalar>(position->weight, rows, Scalar(1), true, folded, workspace);
+    } else if (rows != nullptr) {
+      kernels::for_each_row_block(folded.rows(), folded.columns(), workspace, [&](Index begin, Index end) {
+        for (Index i = begin; i < end; ++i) {
+          sinusoidal_position(config.sinusoidal_layout, rows[i], folded.data() + i * folded.columns(),
+                              folded.columns(), true);
+        }
+      });
+    }
+    if (norm) norm->forward(y, y, workspace);
+  }
+
+  Tensor<Scalar, 3> operator()(const Tensor<std::int32_t, 2>& ids, const EmbeddingInputs& inputs = {}) const {
+    Tensor<Scalar, 3> y({ids.dim(0), ids.dim(1), config.hidden_size});
+    Workspace workspace;
+    forward(ids, inputs, y, workspace);
+    return y;
+  }
+
+ private:
+  static const EmbeddingsConfig& checked(const EmbeddingsConfig& c) {
+    require(c.vocab_size >= 0 && c.hidden_size >= 0 && c.type_vocab_size >= 0 && c.max_position_embeddings >= 0,
+            "Embeddings: vocab_size, hidden_size, type_vocab_size and max_position_embeddings must be >= 0; got ",
+            c.vocab_size, ", ", c.hidden_size, ", ", c.type_vocab_size, " and ", c.max_position_embeddings);
+    require_probability("Embeddings: hidden_dropout_prob", c.hidden_dropout_prob);
+    return c;
+  }
+
+  std::int32_t position_of(Index first, Index t) const {
+    const Index at = first + t + config.position_offset;
+    require(at <= std::numeric_limits<std::int32_t>::max() && at >= std::numeric_limits<std::int32_t>::min(),
+            "Embeddings: position ", at, " doesn't fit into 32 bits");
+    return static_cast<std::int32_t>(at);
+  }
+
+  void require_positions(const std::int32_t* rows, Index count) const {
+    for (Index i = 0; i < count; ++i) {
+      require(rows[i] >= 0 && rows[i] < config.max_position_embeddings, "Embeddings: position ", rows[i],
+              " is outside the table of max_position_embeddings = ", config.max_position_embeddings, " rows");
+    }
+  }
+};
+
+/// RoBERTa's positions: padding gets `padding_id`, the other tokens padding_id + 1, padding_id + 2, ... in their order.
+inline Tensor<std::int32_t, 2> positions_after_padding(const Tensor<std::int32_t, 2>& ids, std::int32_t padding_id) {
+  Tensor<std::int32_t, 2> positions(ids.shape());
+  for (Index b = 0; b < ids.dim(0); ++b) {
+    std::int32_t next = padding_id;
+    for (Index t = 0; t < ids.dim(1); ++t) positions(b, t) = ids(b, t) == padding_id ? padding_id : ++next;
+  }
+  return positions;
+}
+
+/// Positions counted over the tokens with keep(b, t) only, so that padding on the left shifts nothing; the others get 0.
+inline Tensor<std::int32_t, 2> positions_of_kept(const Tensor<bool, 2>& keep) {
+  Tensor<std::int32_t, 2> positions(keep.shape());
+  for (Index b = 0; b < keep.dim(0); ++b) {
+    std::int32_t next = 0;
+    for (Index t = 0; t < keep.dim(1); ++t) positions(b, t) = keep(b, t) ? next++ : 0;
+  }
+  return positions;
+}
+
+}  // namespace EIGENFORMER_ABI
+}  // namespace eigenformer

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// y = x / sqrt(mean(x^2) + eps) * weight over the last axis, eps inside the root (PyTorch's nn.RMSNorm, T5, Llama). With
+// `unit_offset` the factor is 1 + weight, for checkpoints that store weight - 1 (Gemma).
+//
+//   x, y: (..., hidden_size)   weight: (hidden_size)
+
+#include "eigenformer/kernels/rms_norm.hpp"
+#include "eigenformer/nn/module.hpp"
+
+namespace eigenformer {
+inline namespace EIGENFORMER_ABI {
+
+struct RMSNormConfig {
+  Index hidden_size = 0;
+  double eps = 1e-5;
+  bool unit_offset = false;
+};
+
+template <class Format>
+struct RMSNorm {
+  using Scalar = ScalarOf<Format>;
+  template <class F>
+  using WithFormat = RMSNorm<F>;
+
+  RMSNormConfig config;
+  Parameter<Format, 1> weight;
+
+  /// The norm of a layer or model with these fields.
+  template <class LayerConfig>
+  static RMSNormConfig config_from(const LayerConfig& c) {
+    return {.hidden_size = c.hidden_size, .eps = c.rms_norm_eps};
+  }
+
+  /// A factor of 1 for every element. Throws std::invalid_argument for a negative size or eps.
+  explicit RMSNorm(const RMSNormConfig& config_) : config(checked(config_)), weight({config.hidden_size}) {
+    if constexpr (requires { weight.data(); }) init_own(Key{0});
+  }
+
+  template <class F, class... Layer>
+  static void visit(F&& f, Layer&... layer) {
+    f("weight", layer.weight...);
+  }
+
+  void init_own(Key) { std::fill(weight.begin(), weight.end(), Scalar(config.unit_offset ? 0 : 1)); }
+
+  /// y may be x itself; it must not overlap x otherwise.
+  void forward(RowsView<const Scalar> x, RowsView<Scalar> y, Workspace& workspace) const {
+    require_rows("RMSNorm", x, config.hidden_size, y, config.hidden_size);
+    if (x.data() != y.data()) require_disjoint("RMSNorm", x, y);
+    kernels::rms_norm<Scalar>(x.view(), weight.data(), Scalar(config.unit_offset ? 1 : 0),
+                              static_cast<Scalar>(config.eps), y.view(), workspace);
+  }
+
+  template <int Rank>
+  Tensor<Scalar, Rank> operator()(const Tensor<Scalar, Rank>& x) const {
+    return forward_to_new(*this, x, config.hidden_size);
+  }
+
+ private:
+  static const RMSNormConfig& checked(const RMSNormConfig& c) {
+    require(c.hidden_size >= 0, "RMSNorm: hidden_size must be >= 0; got ", c.hidden_size);
+    require(c.eps >= 0, "RMSNorm: eps must be >= 0; got ", c.eps);
+    return c;
+  }
+};
+
+}  // namespace EIGENFORMER_ABI
+}  // namespace eigenformer

@@ -1,0 +1,26 @@
+# See CMakeLists.txt:  cmake -D COMPILE=<command> -D SOURCE=<file> -P check_twins.cmake
+cmake_minimum_required(VERSION 3.25)
+file(STRINGS ${SOURCE} expected REGEX "^// expected: ")
+list(TRANSFORM expected REPLACE "^// expected: " "")
+if(NOT expected)
+  message(FATAL_ERROR "${SOURCE}: no line \"// expected: ...\"")
+endif()
+
+execute_process(COMMAND ${COMPILE} ${SOURCE} RESULT_VARIABLE result ERROR_VARIABLE diagnostic)
+if(NOT result EQUAL 0)
+  message("${diagnostic}")
+  message(FATAL_ERROR "the correct twin does not compile")
+endif()
+
+execute_process(COMMAND ${COMPILE} -DMUST_NOT_COMPILE ${SOURCE}
+  RESULT_VARIABLE result ERROR_VARIABLE diagnostic)
+if(result EQUAL 0)
+  message(FATAL_ERROR "the misuse compiles")
+endif()
+foreach(text IN LISTS expected)
+  string(FIND "${diagnostic}" "${text}" place)
+  if(place EQUAL -1)
+    message("${diagnostic}")
+    message(FATAL_ERROR "the diagnostic does not hold \"${text}\"")
+  endif()
+endforeach()

@@ -1,0 +1,17 @@
+# Each of the README's two commands is one line between its markers, and .ci/run finds the second one.
+#   cmake -D README=<README.md> -D RUN=<.ci/run> -P check_commands.cmake
+cmake_minimum_required(VERSION 3.25)
+file(READ ${README} text)
+foreach(name run test)
+  string(REGEX MATCHALL "\n<!-- command: ${name} -->\n```sh\n[^\n]+\n```\n<!-- end -->\n" found "${text}")
+  string(REGEX MATCHALL "<!-- command: ${name} -->" markers "${text}")
+  list(LENGTH markers count)
+  if(NOT found OR NOT count EQUAL 1)
+    message(SEND_ERROR "README.md: no command of one line between the markers of \"${name}\"")
+  endif()
+endforeach()
+execute_process(COMMAND ${RUN} --print OUTPUT_VARIABLE printed COMMAND_ERROR_IS_FATAL ANY)
+string(FIND "${text}" "<!-- command: test -->\n```sh\n${printed}```\n<!-- end -->" place)
+if(place EQUAL -1)
+  message(SEND_ERROR ".ci/run takes another command from README.md: ${printed}")
+endif()

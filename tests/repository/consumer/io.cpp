@@ -1,0 +1,1 @@
+#include <eigenformer/io/safetensors.hpp>
