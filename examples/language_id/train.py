@@ -46,7 +46,7 @@ LANGUAGES = {
 OWN_SCRIPT = ("ben", "cmn", "ell", "heb", "hin", "hye", "jpn", "kat", "kor", "tha")
 NO_SPACES = ("cmn", "jpn", "tha")
 KIND_WEIGHT = {"story": 4, "children": 3, "interface": 3, "manual": 1.5, "fortune": 2,
-               "command": 2, "word": 3, "udhr": 1, "written": 6}
+               "command": 2, "word": 5, "udhr": 1, "written": 6}
 
 
 def runs(line, code):
@@ -78,7 +78,7 @@ class Texts:
                 lines = read_lines(path)
                 if kind == "word":
                     pairs = [line.rsplit(" ", 1) for line in lines]
-                    weights = [max(float(w), 1e-6) ** 0.8 for _, w in pairs]
+                    weights = [float(weight) ** 0.7 for _, weight in pairs]
                     self.kinds[code][kind] = ([w for w, _ in pairs], weights)
                     continue
                 kept = [line for line in lines if excluded.isdisjoint(runs(line, code))]

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// All of Eigenformer but io/ (which needs a JSON parser: eigenformer/io/io.hpp), in the order of its floors.
+// All of Eigenformer but io/ (which needs a JSON parser: eigenformer/io/io.hpp), in the order of
+// its floors.
 
+// clang-format off
 #include "eigenformer/base/config.hpp"
 #include "eigenformer/base/error.hpp"
 #include "eigenformer/base/shape.hpp"
@@ -42,3 +44,4 @@
 #include "eigenformer/models/sequence_classifier.hpp"
 #include "eigenformer/models/masked_language_model.hpp"
 #include "eigenformer/models/vision_transformer.hpp"
+// clang-format on

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -89,9 +90,7 @@ class WordPieceDirectory : public testing::Test {
  protected:
   WordPieceDirectory()
       : directory_(std::filesystem::path(testing::TempDir()) /
-                   (std::string("word_piece_") +
-                    testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    std::filesystem::remove_all(directory_);
+                   (std::string("word_piece_") + std::to_string(std::random_device()()))) {
     std::filesystem::create_directories(directory_);
   }
   ~WordPieceDirectory() override { std::filesystem::remove_all(directory_); }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// What every other header builds on: the version, the binary-interface tag, `Index` and the few compiler
-// attributes that the kernels need.
+// What every other header builds on: the version, the binary-interface tag, `Index` and the few
+// compiler attributes that the kernels need.
 //
-// Everything lives in `eigenformer::EIGENFORMER_ABI`, an inline namespace whose name holds the version and each
-// setting that changes generated code: the instruction set that Eigen compiled for and whether exceptions
-// are on. Two translation units with different settings may therefore be linked into one program, each with its own
-// copy; passing a tensor or a module from one to the other fails at link time, with the tag in the message.
+// Everything lives in `eigenformer::EIGENFORMER_ABI`, an inline namespace whose name holds the
+// version and each setting that changes generated code: the instruction set that Eigen compiled for
+// and whether exceptions are on. Two translation units with different settings may therefore be
+// linked into one program, each with its own copy; passing a tensor or a module from one to the
+// other fails at link time, with the tag in the message.
 
 #include <Eigen/Core>
 
@@ -50,7 +51,8 @@
   EIGENFORMER_JOIN(v0_1, EIGENFORMER_JOIN(EIGENFORMER_INSTRUCTION_SET, EIGENFORMER_EXCEPTION_TAG))
 
 #if defined(__FAST_MATH__)
-#error "Eigenformer: -ffast-math breaks the promised order of additions and the handling of infinities"
+#error \
+    "Eigenformer: -ffast-math breaks the promised order of additions and the handling of infinities"
 #endif
 
 #if defined(_MSC_VER) && !defined(__clang__)

@@ -28,8 +28,7 @@ inline std::string to_text(bool value) { return value ? "true" : "false"; }
 
 /// Shortest usual spelling of a number: 12, -0.5, 1e-05.
 template <class Number>
-  requires std::integral<Number> || std::floating_point<Number>
-std::string to_text(Number value) {
+requires std::integral<Number> || std::floating_point<Number> std::string to_text(Number value) {
   if constexpr (std::integral<Number>) {
     return std::to_string(value);
   } else {
@@ -41,12 +40,10 @@ std::string to_text(Number value) {
 
 /// Anything with its own `to_string`, found by its namespace: shapes, enumerations.
 template <class T>
-  requires requires(const T& value) {
-    { to_string(value) } -> std::convertible_to<std::string>;
-  }
-std::string to_text(const T& value) {
-  return to_string(value);
+requires requires(const T& value) {
+  { to_string(value) } -> std::convertible_to<std::string>;
 }
+std::string to_text(const T& value) { return to_string(value); }
 
 template <class Exception>
 [[noreturn]] void fail(const std::string& text) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Executors: how work reaches threads. The library starts no thread by itself and knows no global pool; it asks an executor
-// that the caller owns. Anything with these two members is one:
+// Executors: how work reaches threads. The library starts no thread by itself and knows no global
+// pool; it asks an executor that the caller owns. Anything with these two members is one:
 //
-//   Index concurrency() const;                  // how many tasks can make progress at once, >= 1
-//   void parallel_for(Index n, f);              // calls f(0) ... f(n - 1), in any order, returns when all are done
+//   Index concurrency() const;       // how many tasks can make progress at once, >= 1
+//   void parallel_for(Index n, f);   // calls f(0) ... f(n - 1), any order; returns when done
 //
 // so OpenMP, TBB or a game's job system fit behind five lines. `f` may run on the calling thread.
 
@@ -26,9 +26,9 @@ template <class Result, class... Arguments>
 class FunctionReference<Result(Arguments...)> {
  public:
   template <class Callable>
-    requires(!std::same_as<std::remove_cvref_t<Callable>, FunctionReference> &&
-             std::is_invocable_r_v<Result, Callable&, Arguments...>)
-  FunctionReference(Callable&& callable)
+  requires(!std::same_as<std::remove_cvref_t<Callable>, FunctionReference> &&
+           std::is_invocable_r_v<Result, Callable&, Arguments...>)
+      FunctionReference(Callable&& callable)
       : object_(const_cast<void*>(static_cast<const void*>(&callable))),
         call_([](void* object, Arguments... arguments) -> Result {
           return (*static_cast<std::remove_reference_t<Callable>*>(object))(
@@ -50,14 +50,15 @@ concept Executor = requires(E& executor, Index n, FunctionReference<void(Index)>
   executor.parallel_for(n, f);
 };
 
-/// A borrowed executor of any type; default-constructed it runs everything in order on the calling thread.
+/// A borrowed executor of any type; default-constructed it runs everything in order on the calling
+/// thread.
 class ExecutorReference {
  public:
   ExecutorReference() = default;
 
   template <Executor E>
-    requires(!std::same_as<std::remove_cv_t<E>, ExecutorReference>)
-  explicit ExecutorReference(E& executor)
+  requires(!std::same_as<std::remove_cv_t<E>, ExecutorReference>) explicit ExecutorReference(
+      E& executor)
       : executor_(&executor),
         concurrency_([](void* object) {
           return static_cast<Index>(std::as_const(*static_cast<E*>(object)).concurrency());

@@ -4,9 +4,10 @@
 // The format in which a module stores its parameters: the first template parameter of every module.
 //
 //   float, double    plain tensors: trainable, Eigen-mappable
-//   ShapeOnly        shapes without storage, to count and name the parameters of models that don't fit into memory
+//   ShapeOnly        shapes without storage, to count and name the parameters of any model
 //
-// `ScalarOf<Format>` is the number type of activations, `Parameter<Format, Rank>` what a parameter field holds.
+// `ScalarOf<Format>` is the number type of activations, `Parameter<Format, Rank>` what a parameter
+// field holds.
 
 #include "eigenformer/base/tensor.hpp"
 

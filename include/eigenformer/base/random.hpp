@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Counter-based random numbers: a number is a pure function of a key and a position, so it doesn't depend on the order of
-// calls, on threads or on any state.
+// Counter-based random numbers: a number is a pure function of a key and a position, so it doesn't
+// depend on the order of calls, on threads or on any state.
 //
 //   ef::Key key{42};
 //   key.fold_in(3)         // an independent key, for layer 3 say
 //   key.uniform(i)         // number i of this key's stream, in [0, 1)
 //   key.normal(i)          // standard normal
 //
-// The generator is Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011), as in
-// Random123, cuRAND, TensorFlow and PyTorch on GPUs.
+// The generator is Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as
+// 1, 2, 3", SC 2011), as in Random123, cuRAND, TensorFlow and PyTorch on GPUs.
 
 #include <array>
 #include <cmath>
@@ -70,7 +70,8 @@ class Key {
   friend constexpr bool operator==(const Key&, const Key&) = default;
 
  private:
-  constexpr std::array<std::uint32_t, 4> block(std::uint64_t position, std::uint32_t purpose) const {
+  constexpr std::array<std::uint32_t, 4> block(std::uint64_t position,
+                                               std::uint32_t purpose) const {
     return philox({static_cast<std::uint32_t>(position), static_cast<std::uint32_t>(position >> 32),
                    purpose, 0},
                   words_);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// `RowsView<T>`: a tensor of any rank seen as rows of its last axis, for operations that treat every vector alike (a Linear, a norm).
-// It remembers the full shape for error messages. Tensors and views convert to it by themselves.
+// `RowsView<T>`: a tensor of any rank seen as rows of its last axis, for operations that treat
+// every vector alike (a Linear, a norm). It remembers the full shape for error messages. Tensors
+// and views convert to it by themselves.
 
 #include <algorithm>
 #include <functional>
@@ -22,16 +23,17 @@ class RowsView {
   static constexpr int largest_rank = 6;
 
   template <class U, int Rank>
-    requires(Rank <= largest_rank && (std::is_same_v<U, T> || std::is_same_v<const U, T>))
-  RowsView(TensorView<U, Rank> view) : data_(view.data()), rank_(Rank) {
+  requires(Rank <= largest_rank && (std::is_same_v<U, T> || std::is_same_v<const U, T>))
+      RowsView(TensorView<U, Rank> view)
+      : data_(view.data()), rank_(Rank) {
     for (int axis = 0; axis < Rank; ++axis) extents_[axis] = view.dim(axis);
     rows_ = view.rows();
   }
   template <int Rank>
   RowsView(Tensor<Scalar, Rank>& tensor) : RowsView(tensor.view()) {}
   template <int Rank>
-    requires std::is_const_v<T>
-  RowsView(const Tensor<Scalar, Rank>& tensor) : RowsView(tensor.view()) {}
+  requires std::is_const_v<T> RowsView(const Tensor<Scalar, Rank>& tensor)
+      : RowsView(tensor.view()) {}
 
   T* data() const { return data_; }
   Index rows() const { return rows_; }
@@ -65,16 +67,19 @@ class RowsView {
 
 /// Throws unless x is (..., inputs) and y is (..., outputs) with the same leading axes.
 template <class T>
-void require_rows(std::string_view who, const RowsView<const T>& x, Index inputs, const RowsView<T>& y, Index outputs) {
+void require_rows(std::string_view who, const RowsView<const T>& x, Index inputs,
+                  const RowsView<T>& y, Index outputs) {
   require(x.columns() == inputs, who, ": x must be ", x.shape_text(inputs), "; got ", x);
-  require(y.same_rows(x) && y.columns() == outputs, who, ": y must be ", x.shape_text(outputs), " for x ", x, "; got ", y);
+  require(y.same_rows(x) && y.columns() == outputs, who, ": y must be ", x.shape_text(outputs),
+          " for x ", x, "; got ", y);
 }
 
 /// Throws if the memory of a and b overlaps, which would overwrite values before they are read.
 template <class A, class B>
 void require_disjoint(std::string_view who, const A& a, const B& b) {
   const std::less<const void*> before{};
-  const void *a_begin = a.data(), *a_end = a.data() + a.size(), *b_begin = b.data(), *b_end = b.data() + b.size();
+  const void *a_begin = a.data(), *a_end = a.data() + a.size(), *b_begin = b.data(),
+             *b_end = b.data() + b.size();
   require(a.size() == 0 || b.size() == 0 || !before(a_begin, b_end) || !before(b_begin, a_end), who,
           ": y must not overlap an input");
 }

@@ -49,7 +49,7 @@ std::string to_string(const Shape<Rank>& shape) {
 /// Throws unless every extent is >= 0 and the number of bytes fits into `Index`.
 template <int Rank>
 void require_valid(const Shape<Rank>& shape, std::size_t bytes_per_element) {
-  Index limit = std::numeric_limits<Index>::max() / static_cast<Index>(bytes_per_element);
+  Index limit = (std::numeric_limits<Index>::max)() / static_cast<Index>(bytes_per_element);
   for (int axis = 0; axis < Rank; ++axis) {
     require(shape[axis] >= 0, "Tensor: extents must be >= 0; got ", shape);
     if (shape[axis] == 0) continue;

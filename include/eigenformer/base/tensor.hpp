@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Tensors: `Tensor<T, Rank>` owns its elements, `TensorView<T, Rank>` and `TensorView<const T, Rank>` do not.
-// Row-major, contiguous, static rank, dynamic extents. Owned storage is aligned to 64 bytes, however Eigen was
-// compiled; views accept any alignment.
+// Tensors: `Tensor<T, Rank>` owns its elements, `TensorView<T, Rank>` and `TensorView<const T,
+// Rank>` do not. Row-major, contiguous, static rank, dynamic extents. Owned storage is aligned to
+// 64 bytes, however Eigen was compiled; views accept any alignment.
 //
 //   ef::Tensor<float, 3> x({2, 100, 24});                 // zeros
 //   x(1, 5, 7) = 0.5f;
-//   x.matrix();                                           // Eigen::Map, (200, 24): leading axes folded, no copy
+//   x.matrix();                                           // Eigen::Map, (200, 24), no copy
 //   ef::TensorView<const float, 2> v(pointer, {3, 4});    // someone else's memory
 //
-// Element access is checked in Debug (EIGENFORMER_ASSERT) only; everything that takes whole tensors checks shapes always.
+// Element access is checked in Debug (EIGENFORMER_ASSERT) only; everything that takes whole tensors
+// checks shapes always.
 
 #include <algorithm>
 #include <cstddef>
@@ -48,7 +49,8 @@ concept RowMajorDirectAccess = requires(Derived& object) {
   object.data();
   object.innerStride();
   object.outerStride();
-} && static_cast<bool>(Derived::IsRowMajor);
+}
+&&static_cast<bool>(Derived::IsRowMajor);
 
 /// Flat offset of (i, j, ...) in row-major order.
 template <int Rank, class... Indices>
@@ -75,7 +77,8 @@ Index rows_of(const Shape<Rank>& shape) {
 
 }  // namespace internal
 
-/// A pointer and a shape. Cheap to copy; `T` may be const. Constness of the view itself says nothing about the elements.
+/// A pointer and a shape. Cheap to copy; `T` may be const. Constness of the view itself says
+/// nothing about the elements.
 template <class T, int Rank>
 class TensorView {
  public:
@@ -93,24 +96,24 @@ class TensorView {
 
   /// A view of mutable elements is also one of const elements.
   template <class U>
-    requires std::is_same_v<const U, T>
-  TensorView(const TensorView<U, Rank>& other) : data_(other.data()), shape_(other.shape()) {}
+  requires std::is_same_v<const U, T> TensorView(const TensorView<U, Rank>& other)
+      : data_(other.data()), shape_(other.shape()) {}
 
-  TensorView(const Tensor<Scalar, Rank>& tensor)
-    requires std::is_const_v<T>
+  TensorView(const Tensor<Scalar, Rank>& tensor) requires std::is_const_v<T>
       : data_(tensor.data()), shape_(tensor.shape()) {}
 
   TensorView(Tensor<Scalar, Rank>& tensor) : data_(tensor.data()), shape_(tensor.shape()) {}
 
   /// From a row-major Eigen matrix, map or block without gaps between its rows (rank 2).
   template <class Derived>
-    requires(Rank == 2 && internal::RowMajorDirectAccess<Derived> &&
-             std::is_same_v<typename Derived::Scalar, Scalar> &&
-             std::is_convertible_v<decltype(std::declval<Derived&>().data()), T*>)
-  TensorView(Derived& matrix) : data_(matrix.data()), shape_{{matrix.rows(), matrix.cols()}} {
-    require(matrix.innerStride() == 1 &&
-                (matrix.rows() <= 1 || matrix.outerStride() == matrix.cols()),
-            "TensorView: the Eigen object must be contiguous; its rows have gaps");
+  requires(Rank == 2 && internal::RowMajorDirectAccess<Derived> &&
+           std::is_same_v<typename Derived::Scalar, Scalar> &&
+           std::is_convertible_v<decltype(std::declval<Derived&>().data()), T*>)
+      TensorView(Derived& matrix)
+      : data_(matrix.data()), shape_{{matrix.rows(), matrix.cols()}} {
+    require(
+        matrix.innerStride() == 1 && (matrix.rows() <= 1 || matrix.outerStride() == matrix.cols()),
+        "TensorView: the Eigen object must be contiguous; its rows have gaps");
   }
 
   T* data() const { return data_; }
@@ -144,9 +147,7 @@ class TensorView {
   }
 
   /// Element `i` of the first axis, as a view of one axis less.
-  TensorView<T, Rank - 1> operator[](Index i) const
-    requires(Rank > 1)
-  {
+  TensorView<T, Rank - 1> operator[](Index i) const requires(Rank > 1) {
     EIGENFORMER_ASSERT(i >= 0 && i < shape_[0]);
     Shape<Rank - 1> rest;
     for (int axis = 1; axis < Rank; ++axis) rest[axis - 1] = shape_[axis];

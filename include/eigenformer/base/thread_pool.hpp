@@ -6,9 +6,10 @@
 //   ef::ThreadPool pool(4);            // three workers and the calling thread
 //   ef::Workspace workspace(pool);
 //
-// Workers take task numbers from a shared counter. An exception in a task is rethrown by `parallel_for` after the others have
-// finished. A call made while the pool is busy (from inside a task, or from another thread) runs serially on its own
-// thread, so nesting can neither deadlock nor start more threads than asked for.
+// Workers take task numbers from a shared counter. An exception in a task is rethrown by
+// `parallel_for` after the others have finished. A call made while the pool is busy (from inside a
+// task, or from another thread) runs serially on its own thread, so nesting can neither deadlock
+// nor start more threads than asked for.
 
 #include <algorithm>
 #include <atomic>
@@ -26,9 +27,10 @@ inline namespace EIGENFORMER_ABI {
 
 class ThreadPool {
  public:
-  /// `concurrency` counts the calling thread: 1 starts no thread at all. The default is the number of hardware threads.
-  explicit ThreadPool(
-      Index concurrency = std::max<Index>(1, static_cast<Index>(std::thread::hardware_concurrency()))) {
+  /// `concurrency` counts the calling thread: 1 starts no thread at all. The default is the number
+  /// of hardware threads.
+  explicit ThreadPool(Index concurrency = std::max<Index>(
+                          1, static_cast<Index>(std::thread::hardware_concurrency()))) {
     require(concurrency >= 1, "ThreadPool: concurrency must be >= 1; got ", concurrency);
     workers_.reserve(static_cast<std::size_t>(concurrency - 1));
 #if EIGENFORMER_EXCEPTIONS

@@ -7,8 +7,8 @@
 //   ef::Workspace workspace(pool);      // borrows an executor, which must outlive it
 //   layer.forward(x, mask, y, workspace);
 //
-// A last-in-first-out arena: the first call finds out how much is needed, every later call of the same size allocates
-// nothing. Not thread-safe: each concurrent caller has a workspace of its own.
+// A last-in-first-out arena: the first call finds out how much is needed, every later call of the
+// same size allocates nothing. Not thread-safe: each concurrent caller has a workspace of its own.
 
 #include <algorithm>
 #include <atomic>
@@ -23,8 +23,9 @@
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 
-/// A stack of scratch bytes. What doesn't fit into the main block goes to blocks of its own; as soon as the arena is empty
-/// again, the main block grows to the largest use seen, so it settles after one round.
+/// A stack of scratch bytes. What doesn't fit into the main block goes to blocks of its own; as
+/// soon as the arena is empty again, the main block grows to the largest use seen, so it settles
+/// after one round.
 class Arena {
  public:
   static constexpr std::size_t alignment = 64;
@@ -50,11 +51,11 @@ class Arena {
       overflow_.reserve(overflow_.size() + 1);
       overflow_.push_back({new_bytes(bytes), begin});
       used_ += bytes;
-      peak_ = std::max(peak_, used_);
+      peak_ = (std::max)(peak_, used_);
       return overflow_.back().data;
     }
     used_ += bytes;
-    peak_ = std::max(peak_, used_);
+    peak_ = (std::max)(peak_, used_);
     return static_cast<std::byte*>(main_) + begin;
   }
 
@@ -71,7 +72,8 @@ class Arena {
     if (used_ == 0 && peak_ > capacity_) reserve(peak_);
   }
 
-  /// Makes the main block at least this large; only while nothing is in use. Keeps the old block if memory runs out.
+  /// Makes the main block at least this large; only while nothing is in use. Keeps the old block if
+  /// memory runs out.
   void reserve(std::size_t bytes) noexcept {
     if (bytes <= capacity_ || used_ != 0) return;
     void* grown = ::operator new(bytes, std::align_val_t(alignment), std::nothrow);
@@ -147,8 +149,8 @@ class Workspace {
   /// Borrows an executor.
   template <Executor E>
   explicit Workspace(E& executor) : executor_(executor) {
-    require(executor_.concurrency() >= 1, "Workspace: the executor's concurrency must be >= 1; got ",
-            executor_.concurrency());
+    require(executor_.concurrency() >= 1,
+            "Workspace: the executor's concurrency must be >= 1; got ", executor_.concurrency());
     arenas_.resize(static_cast<std::size_t>(executor_.concurrency()));
   }
 
@@ -165,11 +167,11 @@ class Workspace {
     return sum;
   }
 
-  /// Calls f(task, arena) for each task in [0, n); tasks that run at the same time get different arenas. Tasks must write
-  /// disjoint memory; then the result doesn't depend on the executor.
+  /// Calls f(task, arena) for each task in [0, n); tasks that run at the same time get different
+  /// arenas. Tasks must write disjoint memory; then the result doesn't depend on the executor.
   template <class F>
   void parallel_for(Index n, F&& f) {
-    const Index lanes = std::min(n, concurrency());
+    const Index lanes = (std::min)(n, concurrency());
     if (lanes <= 1) {
       for (Index task = 0; task < n; ++task) f(task, arenas_.front());
       return;
@@ -184,13 +186,14 @@ class Workspace {
   }
 
  private:
-  // Which lane runs which task differs from call to call, so every arena is made large enough for the largest task seen.
+  // Which lane runs which task differs from call to call, so every arena is made large enough for
+  // the largest task seen.
   void settle() {
     std::size_t largest = 0;
     for (std::size_t lane = 1; lane < arenas_.size(); ++lane) {
-      largest = std::max(largest, arenas_[lane].peak());
+      largest = (std::max)(largest, arenas_[lane].peak());
     }
-    largest_task_ = std::max(largest_task_, largest);
+    largest_task_ = (std::max)(largest_task_, largest);
     for (std::size_t lane = 1; lane < arenas_.size(); ++lane) arenas_[lane].reserve(largest_task_);
   }
 

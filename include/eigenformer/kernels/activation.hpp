@@ -5,8 +5,10 @@
 //
 //   identity    x
 //   relu        max(x, 0)
-//   gelu        x Phi(x), Phi the normal distribution's cumulative function (Hendrycks and Gimpel 2016); PyTorch's default
-//   gelu_tanh   x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2; Hugging Face's gelu_new and gelu_pytorch_tanh
+//   gelu        x Phi(x), Phi the normal distribution's cumulative function
+//               (Hendrycks and Gimpel 2016); PyTorch's default
+//   gelu_tanh   x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2; Hugging Face's gelu_new and
+//               gelu_pytorch_tanh
 //   silu        x sigmoid(x), also called swish
 //   quick_gelu  x sigmoid(1.702 x), as in CLIP
 //   sigmoid     1 / (1 + e^{-x})
@@ -30,14 +32,22 @@ inline constexpr Activation all_activations[] = {
 
 inline std::string to_string(Activation activation) {
   switch (activation) {
-    case Activation::identity: return "identity";
-    case Activation::relu: return "relu";
-    case Activation::gelu: return "gelu";
-    case Activation::gelu_tanh: return "gelu_tanh";
-    case Activation::silu: return "silu";
-    case Activation::quick_gelu: return "quick_gelu";
-    case Activation::sigmoid: return "sigmoid";
-    case Activation::tanh: return "tanh";
+    case Activation::identity:
+      return "identity";
+    case Activation::relu:
+      return "relu";
+    case Activation::gelu:
+      return "gelu";
+    case Activation::gelu_tanh:
+      return "gelu_tanh";
+    case Activation::silu:
+      return "silu";
+    case Activation::quick_gelu:
+      return "quick_gelu";
+    case Activation::sigmoid:
+      return "sigmoid";
+    case Activation::tanh:
+      return "tanh";
   }
   return "unknown activation " + std::to_string(static_cast<int>(activation));
 }
@@ -52,7 +62,8 @@ EIGENFORMER_ALWAYS_INLINE typename Simd<T>::Vector gated(typename Simd<T>::Vecto
                                                          typename Simd<T>::Vector gate) {
   using S = Simd<T>;
   const auto product = S::multiply(x, gate);
-  return S::select(S::less(S::zero(), gate), product, S::select(S::less(x, S::zero()), S::zero(), product));
+  return S::select(S::less(S::zero(), gate), product,
+                   S::select(S::less(x, S::zero()), S::zero(), product));
 }
 
 /// Calls f with the register function of the activation.
@@ -61,8 +72,10 @@ void with_activation(Activation activation, F&& f) {
   using S = Simd<T>;
   using Vector = typename S::Vector;
   switch (activation) {
-    case Activation::identity: return f([](Vector x) { return x; });
-    case Activation::relu: return f([](Vector x) { return S::select(S::less(x, S::zero()), S::zero(), x); });
+    case Activation::identity:
+      return f([](Vector x) { return x; });
+    case Activation::relu:
+      return f([](Vector x) { return S::select(S::less(x, S::zero()), S::zero(), x); });
     case Activation::gelu:
       return f([](Vector x) { return gated<T>(x, normal_distribution<T>(x).cumulative); });
     case Activation::gelu_tanh:
@@ -73,11 +86,14 @@ void with_activation(Activation activation, F&& f) {
                                          S::fma(square, S::set(T(0.044715)), S::set(T(1))));
         return gated<T>(x, logistic<T>(twice_u));
       });
-    case Activation::silu: return f([](Vector x) { return gated<T>(x, logistic<T>(x)); });
+    case Activation::silu:
+      return f([](Vector x) { return gated<T>(x, logistic<T>(x)); });
     case Activation::quick_gelu:
       return f([](Vector x) { return gated<T>(x, logistic<T>(S::multiply(S::set(T(1.702)), x))); });
-    case Activation::sigmoid: return f([](Vector x) { return logistic<T>(x); });
-    case Activation::tanh: return f([](Vector x) { return hyperbolic_tangent<T>(x); });
+    case Activation::sigmoid:
+      return f([](Vector x) { return logistic<T>(x); });
+    case Activation::tanh:
+      return f([](Vector x) { return hyperbolic_tangent<T>(x); });
   }
   require(false, "activation: must be one of the enumeration; got ", activation);
 }

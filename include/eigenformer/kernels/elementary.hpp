@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Elementary functions on vector registers: exp, exp - 1, tanh, the logistic function, the normal distribution.
-// The library's own polynomials, so results depend neither on the C library nor on Eigen's version.
+// Elementary functions on vector registers: exp, exp - 1, tanh, the logistic function, the normal
+// distribution. The library's own polynomials, so results depend neither on the C library nor on
+// Eigen's version.
 //
-//   exp(x)      x = n ln 2 + r, |r| <= ln 2 / 2;  e^r - 1 = r + r^2 q(r), q of degree 4 (float) or 10 (double)
-//   erfc(z)     e^{-z^2} g(t) / (1 + 2 z) for z >= 0, t = (z - 2.5) / (z + 2.5), g of degree 9 or 22: one polynomial for the
-//               whole half line (form: Shepherd and Laframboise, "Chebyshev approximation of (1 + 2x) exp(x^2) erfc x", 1981)
+//   exp(x)    x = n ln 2 + r, |r| <= ln 2 / 2;  e^r - 1 = r + r^2 q(r), q of degree 4 or 10
+//   erfc(z)   e^{-z^2} g(t) / (1 + 2 z) for z >= 0, t = (z - 2.5) / (z + 2.5), g of degree 9 or 22:
+//             one polynomial for the whole half line (form: Shepherd and Laframboise, "Chebyshev
+//             approximation of (1 + 2x) exp(x^2) erfc x in 0 <= x < infinity", 1981)
 //
-// Coefficients: Remez exchange in 50 digits. Largest relative errors of the polynomials: 1.1e-8 and 2.3e-19 (exp), 1.7e-8 and
-// 1.4e-16 (erfc). Results of exp below 1.7e-38 (float) or 4.5e-308 (double) are flushed to zero. NaN in, NaN out.
-// Number types other than float and double take <cmath>'s functions, found through argument-dependent look-up.
+// Coefficients: Remez exchange in 50 digits. Largest relative errors of the polynomials: 1.1e-8 and
+// 2.3e-19 (exp), 1.7e-8 and 1.4e-16 (erfc). Results of exp below 1.7e-38 (float) or 4.5e-308
+// (double) are flushed to zero. NaN in, NaN out. Number types other than float and double take
+// <cmath>'s functions, found through argument-dependent look-up.
 
 #include <cmath>
 #include <type_traits>
@@ -58,17 +61,24 @@ struct ComplementaryErrorConstants;
 template <>
 struct ComplementaryErrorConstants<float> {
   static constexpr float furthest = 11.0f;  // erfc is 0 beyond
-  static constexpr float g[] = {1.2648382186889648f,     -0.1223568245768547f,   -0.09902281314134598f,
-                                0.15763188898563385f,    -0.10298921167850494f,  0.03273962065577507f,
-                                0.0010292098158970475f,  -0.0042859031818807125f, 0.0003263929102104157f,
-                                0.00045296925236471f};
+  static constexpr float g[] = {
+      1.2648382186889648f,    -0.1223568245768547f, -0.09902281314134598f,  0.15763188898563385f,
+      -0.10298921167850494f,  0.03273962065577507f, 0.0010292098158970475f, -0.0042859031818807125f,
+      0.0003263929102104157f, 0.00045296925236471f};
 };
 
 template <>
 struct ComplementaryErrorConstants<double> {
   static constexpr double furthest = 28.0;
   static constexpr double g[] = {
-      1.2648381843668617, -0.12235676308240538, -0.09902453957365538, 0.15762991902332993, -0.10296705603572028, 0.03276089326551192, 0.0009318927575401873, -0.004382078303505425, 0.0004918664629980601, 0.0006321241469186948, -8.848340817636573e-05, -0.00011352207863918868, 6.282893201547027e-06, 2.270147210123804e-05, 2.5645693132406115e-06, -4.228999344995919e-06, -1.5092962303740607e-06, 5.55024216689301e-07, 4.5104167654809457e-07, -5.379320358799618e-09, -7.301031615618962e-08, -1.1571344659679072e-08, 2.7500259045991285e-09};
+      1.2648381843668617,      -0.12235676308240538,    -0.09902453957365538,
+      0.15762991902332993,     -0.10296705603572028,    0.03276089326551192,
+      0.0009318927575401873,   -0.004382078303505425,   0.0004918664629980601,
+      0.0006321241469186948,   -8.848340817636573e-05,  -0.00011352207863918868,
+      6.282893201547027e-06,   2.270147210123804e-05,   2.5645693132406115e-06,
+      -4.228999344995919e-06,  -1.5092962303740607e-06, 5.55024216689301e-07,
+      4.5104167654809457e-07,  -5.379320358799618e-09,  -7.301031615618962e-08,
+      -1.1571344659679072e-08, 2.7500259045991285e-09};
 };
 
 namespace internal {
@@ -77,18 +87,19 @@ template <class T>
 inline constexpr bool has_polynomials = std::is_same_v<T, float> || std::is_same_v<T, double>;
 
 /// Horner's scheme, unrolled.
-template <class T, std::size_t N>
-EIGENFORMER_ALWAYS_INLINE typename Simd<T>::Vector polynomial(const T (&coefficients)[N],
+template <class T, std::size_t Count>
+EIGENFORMER_ALWAYS_INLINE typename Simd<T>::Vector polynomial(const T (&coefficients)[Count],
                                                               typename Simd<T>::Vector x) {
   using S = Simd<T>;
-  typename S::Vector sum = S::set(coefficients[N - 1]);
+  typename S::Vector sum = S::set(coefficients[Count - 1]);
   EIGENFORMER_UNROLL
-  for (std::size_t i = 2; i <= N; ++i) sum = S::fma(sum, x, S::set(coefficients[N - i]));
+  for (std::size_t i = 2; i <= Count; ++i) sum = S::fma(sum, x, S::set(coefficients[Count - i]));
   return sum;
 }
 
-/// e^(x + correction) = scale * (1 + fraction) with scale = 2^n / 2 kept apart by a factor of two, so that the largest
-/// results don't overflow early. x must lie in [lowest, highest]; |correction| must be far below 1.
+/// e^(x + correction) = scale * (1 + fraction) with scale = 2^n / 2 kept apart by a factor of two,
+/// so that the largest results don't overflow early. x must lie in [lowest, highest]; |correction|
+/// must be far below 1.
 template <class T>
 struct ExponentialParts {
   typename Simd<T>::Vector half_scale, fraction;
@@ -112,12 +123,13 @@ EIGENFORMER_ALWAYS_INLINE ExponentialParts<T> exponential_parts(
 
 /// e^(x + correction), for a correction far below 1 that doesn't fit into x.
 template <class T>
-EIGENFORMER_ALWAYS_INLINE typename Simd<T>::Vector exponential(typename Simd<T>::Vector x,
-                                                               typename Simd<T>::Vector correction) {
+EIGENFORMER_ALWAYS_INLINE typename Simd<T>::Vector exponential(
+    typename Simd<T>::Vector x, typename Simd<T>::Vector correction) {
   using S = Simd<T>;
   using Constants = ExponentialConstants<T>;
   const auto lowest = S::set(Constants::lowest), highest = S::set(Constants::highest);
-  const auto inside = S::select(S::less(highest, x), highest, S::select(S::less(x, lowest), lowest, x));
+  const auto inside =
+      S::select(S::less(highest, x), highest, S::select(S::less(x, lowest), lowest, x));
   const auto parts = internal::exponential_parts<T>(inside, correction);
   const auto half = S::fma(parts.half_scale, parts.fraction, parts.half_scale);
   return S::select(S::less(x, lowest), S::zero(), S::add(half, half));
@@ -160,7 +172,8 @@ EIGENFORMER_ALWAYS_INLINE typename Simd<T>::Vector logistic(typename Simd<T>::Ve
   return S::divide(one, S::add(one, exponential<T>(S::subtract(S::zero(), x))));
 }
 
-/// The standard normal distribution's cumulative function at x and e^{-x^2/2}: what GELU and its derivative need.
+/// The standard normal distribution's cumulative function at x and e^{-x^2/2}: what GELU and its
+/// derivative need.
 template <class T>
 struct NormalDistribution {
   typename Simd<T>::Vector cumulative, bell;
@@ -177,15 +190,18 @@ EIGENFORMER_ALWAYS_INLINE NormalDistribution<T> normal_distribution(typename Sim
     auto a = S::absolute(x);
     a = S::select(S::less(furthest, a), furthest, a);
     const auto square = S::multiply(a, a);
-    const auto rounded_off = S::fma(a, a, S::subtract(S::zero(), square));  // 0 without hardware fma
-    const auto bell = exponential<T>(S::multiply(minus_half, square), S::multiply(minus_half, rounded_off));
+    const auto rounded_off =
+        S::fma(a, a, S::subtract(S::zero(), square));  // 0 without hardware fma
+    const auto bell =
+        exponential<T>(S::multiply(minus_half, square), S::multiply(minus_half, rounded_off));
     const auto z = S::multiply(a, S::set(T(0.70710678118654752440)));
     const auto k = S::set(T(2.5));
     const auto z_plus_k = S::add(z, k);
     const auto two_z_plus_1 = S::fma(z, S::set(T(2)), one);
     const auto inverse = S::divide(one, S::multiply(z_plus_k, two_z_plus_1));
     const auto t = S::multiply(S::subtract(z, k), S::multiply(inverse, two_z_plus_1));
-    const auto scaled = S::multiply(internal::polynomial(Constants::g, t), S::multiply(inverse, z_plus_k));
+    const auto scaled =
+        S::multiply(internal::polynomial(Constants::g, t), S::multiply(inverse, z_plus_k));
     const auto tail = S::multiply(S::multiply(half, bell), scaled);
     return {S::select(S::less(x, S::zero()), tail, S::subtract(one, tail)), bell};
   } else {

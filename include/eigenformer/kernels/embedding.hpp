@@ -16,15 +16,16 @@ namespace kernels {
 /// Throws, naming the first bad id and the table's size, unless 0 <= id < rows for all.
 inline void require_ids(std::string_view who, const std::int32_t* ids, Index count, Index rows) {
   for (Index i = 0; i < count; ++i) {
-    require(ids[i] >= 0 && ids[i] < rows, who, ": id ", ids[i], " at index ", i, " is outside the table of ", rows,
-            " rows");
+    require(ids[i] >= 0 && ids[i] < rows, who, ": id ", ids[i], " at index ", i,
+            " is outside the table of ", rows, " rows");
   }
 }
 
-/// Rows of `table` for `y.rows()` ids, times `factor`; added to y if `add`. Ids must have been checked.
+/// Rows of `table` for `y.rows()` ids, times `factor`; added to y if `add`. Ids must have been
+/// checked.
 template <class T>
-void look_up(TensorView<const T, 2> table, const std::int32_t* ids, T factor, bool add, TensorView<T, 2> y,
-             Workspace& workspace) {
+void look_up(TensorView<const T, 2> table, const std::int32_t* ids, T factor, bool add,
+             TensorView<T, 2> y, Workspace& workspace) {
   using S = Simd<T>;
   const Index n = table.columns();
   const auto scale = S::set(factor);

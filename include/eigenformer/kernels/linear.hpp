@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// y = activation(x W^T + b) * multiplier: the affine map of a Linear, with what usually follows it done on each part of the
-// result while it is in the first-level cache.
+// y = activation(x W^T + b) * multiplier: the affine map of a Linear, with what usually follows it
+// done on each part of the result while it is in the first-level cache.
 //
 //   x: (M, K)   W: (N, K)   b: (N) or null   multiplier: (M, N) or null   y: (M, N)
 
@@ -22,13 +22,13 @@ struct LinearFinish {
 
 /// y must not overlap the others.
 template <class T>
-void linear(TensorView<const T, 2> x, TensorView<const T, 2> weight, const T* bias, TensorView<T, 2> y,
-            const LinearFinish<T>& finish, Workspace& workspace) {
+void linear(TensorView<const T, 2> x, TensorView<const T, 2> weight, const T* bias,
+            TensorView<T, 2> y, const LinearFinish<T>& finish, Workspace& workspace) {
   const Index outputs = weight.rows();
   const MatrixProduct<T> product{
-      x.rows(), outputs, x.columns(),
+      x.rows(), outputs,     x.columns(),
       x.data(), x.columns(), RightFactor<T>::from_rows(weight.data(), weight.columns()),
-      bias,     y.data(),  outputs};
+      bias,     y.data(),    outputs};
   if (finish.activation == Activation::identity && finish.multiplier == nullptr) {
     multiply(product, workspace);
     return;
@@ -50,7 +50,8 @@ void linear(TensorView<const T, 2> x, TensorView<const T, 2> weight, const T* bi
 
 /// y = x + z, element by element; any of them may be the same.
 template <class T>
-void add(TensorView<const T, 2> x, TensorView<const T, 2> z, TensorView<T, 2> y, Workspace& workspace) {
+void add(TensorView<const T, 2> x, TensorView<const T, 2> z, TensorView<T, 2> y,
+         Workspace& workspace) {
   using S = Simd<T>;
   const Index n = x.columns();
   for_each_row_block(x.rows(), n, workspace, [&](Index begin, Index end) {

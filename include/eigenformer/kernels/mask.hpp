@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Which keys a query may see. `Mask<T>` is an aggregate of optional constraints; a key takes part only if every given one allows
-// it. True means *takes part*, everywhere (PyTorch's scaled_dot_product_attention has the same sense, its MultiheadAttention the
-// opposite). Boolean and additive masks are different fields of different types.
+// Which keys a query may see. `Mask<T>` is an aggregate of optional constraints; a key takes part
+// only if every given one allows it. True means *takes part*, everywhere (PyTorch's
+// scaled_dot_product_attention has the same sense, its MultiheadAttention the opposite). Boolean
+// and additive masks are different fields of different types.
 //
 //   layer(x, {.causal = true});                       // key position <= query position
 //   layer(x, {.causal = true, .query_offset = 7});    // the first query stands at position 7
 //   layer(x, {.key_lengths = lengths});               // (B): keys j < lengths[b]
 //   layer(x, {.key_allowed = keep});                  // (B, S) bool
-//   layer(x, {.allowed = pairs});                     // (T, S) or broadcastable to (B, H, T, S), bool
-//   layer(x, {.bias = scores});                       // added to the scaled scores, broadcastable to (B, H, T, S)
+//   layer(x, {.allowed = pairs});                     // (T, S) to (B, H, T, S), bool
+//   layer(x, {.bias = scores});                       // added to the scaled scores; likewise
 //   layer(x, {.window = 128});                        // keys later than query position - 128
 //
-// A query that may see no key gets exactly zero from attention. In `bias` only -infinity blocks a key; a very negative finite number
-// merely weighs against it. A mask holds views: what it points to must live as long as the call.
+// A query that may see no key gets exactly zero from attention. In `bias` only -infinity blocks a
+// key; a very negative finite number merely weighs against it. A mask holds views: what it points
+// to must live as long as the call.
 
-#include <cstdint>
 #include <concepts>
+#include <cstdint>
 #include <ranges>
 #include <string>
 #include <string_view>
@@ -27,17 +29,17 @@
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 
-/// A view of integers of 32 or 64 bits, so that lengths may be a std::vector<int>, a Tensor<std::int32_t, 1>, indices of Eigen ...
+/// A view of integers of 32 or 64 bits, so that lengths may be a std::vector<int>, a
+/// Tensor<std::int32_t, 1>, indices of Eigen ...
 class IntegerSequence {
  public:
   IntegerSequence() = default;
 
   template <std::ranges::contiguous_range Range>
-    requires(std::ranges::sized_range<Range> &&
-             std::signed_integral<std::ranges::range_value_t<Range>> &&
-             (sizeof(std::ranges::range_value_t<Range>) == 4 ||
-              sizeof(std::ranges::range_value_t<Range>) == 8))
-  IntegerSequence(const Range& range)
+  requires(
+      std::ranges::sized_range<Range>&& std::signed_integral<std::ranges::range_value_t<Range>> &&
+      (sizeof(std::ranges::range_value_t<Range>) == 4 ||
+       sizeof(std::ranges::range_value_t<Range>) == 8)) IntegerSequence(const Range& range)
       : data_(std::ranges::data(range)),
         size_(static_cast<Index>(std::ranges::size(range))),
         wide_(sizeof(std::ranges::range_value_t<Range>) == 8),
@@ -61,15 +63,15 @@ class IntegerSequence {
   bool given_ = false;
 };
 
-/// A read-only view that stands for (B, H, T, S) by repeating axes of extent 1; axes that are missing in front count as 1.
+/// A read-only view that stands for (B, H, T, S) by repeating axes of extent 1; axes that are
+/// missing in front count as 1.
 template <class T>
 class Broadcast {
  public:
   Broadcast() = default;
 
   template <int Rank>
-    requires(Rank <= 4)
-  Broadcast(TensorView<const T, Rank> view) : data_(view.data()), given_(true) {
+  requires(Rank <= 4) Broadcast(TensorView<const T, Rank> view) : data_(view.data()), given_(true) {
     Index stride = 1;
     for (int axis = 3; axis >= 0; --axis) {
       const int own = axis - (4 - Rank);
@@ -96,7 +98,8 @@ class Broadcast {
   void require_broadcastable(std::string_view who, const Shape<4>& full) const {
     if (!given_) return;
     for (int axis = 0; axis < 4; ++axis) {
-      require(shape_[axis] == 1 || shape_[axis] == full[axis], who, ": shape must broadcast to ", full, "; got ", shape_);
+      require(shape_[axis] == 1 || shape_[axis] == full[axis], who, ": shape must broadcast to ",
+              full, "; got ", shape_);
     }
   }
 
@@ -126,16 +129,18 @@ void require_valid_mask(std::string_view who, const Mask<T>& mask, const Shape<4
   const Index batch = scores[0], keys = scores[3];
   require(mask.window >= 0, who, ": mask.window must be >= 0 (0: none); got ", mask.window);
   if (mask.key_lengths.given()) {
-    require(mask.key_lengths.size() == batch, who, ": mask.key_lengths must hold one length for each of ", batch,
-            " batch rows; got ", mask.key_lengths.size());
+    require(mask.key_lengths.size() == batch, who,
+            ": mask.key_lengths must hold one length for each of ", batch, " batch rows; got ",
+            mask.key_lengths.size());
     for (Index b = 0; b < batch; ++b) {
-      require(mask.key_lengths[b] >= 0 && mask.key_lengths[b] <= keys, who, ": mask.key_lengths must be in [0, ", keys,
-              "]; got ", mask.key_lengths[b], " for batch row ", b);
+      require(mask.key_lengths[b] >= 0 && mask.key_lengths[b] <= keys, who,
+              ": mask.key_lengths must be in [0, ", keys, "]; got ", mask.key_lengths[b],
+              " for batch row ", b);
     }
   }
   if (mask.key_allowed.data() != nullptr || !mask.key_allowed.empty()) {
-    require(mask.key_allowed.shape() == Shape<2>{batch, keys}, who, ": mask.key_allowed must be ", Shape<2>{batch, keys},
-            "; got ", mask.key_allowed.shape());
+    require(mask.key_allowed.shape() == Shape<2>{batch, keys}, who, ": mask.key_allowed must be ",
+            Shape<2>{batch, keys}, "; got ", mask.key_allowed.shape());
   }
   mask.allowed.require_broadcastable(std::string(who) + ": mask.allowed", scores);
   mask.bias.require_broadcastable(std::string(who) + ": mask.bias", scores);
@@ -146,13 +151,14 @@ struct KeyRange {
   Index begin, end;
 };
 
-/// The keys that causality, the window and the lengths leave to query t of batch row b, out of `keys`.
+/// The keys that causality, the window and the lengths leave to query t of batch row b, out of
+/// `keys`.
 template <class T>
 KeyRange visible_range(const Mask<T>& mask, Index b, Index t, Index keys) {
   KeyRange range{0, keys};
   const Index position = mask.query_offset + t;
   if (mask.causal) range.end = std::clamp<Index>(position + 1, 0, keys);
-  if (mask.key_lengths.given()) range.end = std::min(range.end, mask.key_lengths[b]);
+  if (mask.key_lengths.given()) range.end = (std::min)(range.end, mask.key_lengths[b]);
   if (mask.window > 0) range.begin = std::clamp<Index>(position + 1 - mask.window, 0, keys);
   return range;
 }

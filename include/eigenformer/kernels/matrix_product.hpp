@@ -7,11 +7,13 @@
 //
 //   c = start;  for k = 0 ... K - 1:  c = fma(A(m, k), B(n, k), c)
 //
-// so a row's result is the same bits alone or among others. The tile in registers is `tile_rows` x `panel_width`; blocks of k
-// continue from the partial sum stored in C, which changes nothing, since storing does not round.
+// so a row's result is the same bits alone or among others. The tile in registers is `tile_rows` x
+// `panel_width`; blocks of k continue from the partial sum stored in C, which changes nothing,
+// since storing does not round.
 //
-// One panel of B at a time is packed into 16 KB on the stack and used by up to 384 rows of A, whose block
-// of k stays in the second-level cache. Tried and left out: packing many panels before the rows come, no faster and more memory.
+// One panel of B at a time is packed into 16 KB on the stack and used by up to 384 rows of A, whose
+// block of k stays in the second-level cache. Tried and left out: packing many panels before the
+// rows come, no faster and more memory.
 
 #include <algorithm>
 #include <cstddef>
@@ -30,8 +32,8 @@ inline constexpr Index tile_rows = 6;
 
 /// Steps of k for which a panel fits into 16 KB.
 template <class T>
-inline constexpr Index depth_block =
-    std::max<Index>(16, 16384 / (panel_width<T> * static_cast<Index>(sizeof(T))));
+inline constexpr Index depth_block = std::max<Index>(16, 16384 / (panel_width<T> *
+                                                                  static_cast<Index>(sizeof(T))));
 
 inline constexpr Index row_block = 384;
 
@@ -43,14 +45,15 @@ enum class Start { zero, bias, stored };
 
 namespace internal {
 
-/// One tile: c (Rows, columns) from a (Rows, depth) and one panel. `bias` holds `columns` elements and is read for Start::bias.
+/// One tile: c (Rows, columns) from a (Rows, depth) and one panel. `bias` holds `columns` elements
+/// and is read for Start::bias.
 template <class T, int Rows>
 void multiply_tile(const T* a, Index a_stride, const T* panel, Index depth, T* c, Index c_stride,
                    Index columns, Start start, const T* bias) {
   using S = Simd<T>;
   using Vector = typename S::Vector;
   constexpr Index width = S::width;
-  const Index left = std::min(columns, width), right = columns - left;
+  const Index left = (std::min)(columns, width), right = columns - left;
 
   Vector sum[Rows][2];
   if (start == Start::stored) {
@@ -97,7 +100,8 @@ inline constexpr TileFunction<T> tile_functions[tile_rows] = {
 
 }  // namespace internal
 
-/// c (rows, columns) from a (rows, depth) and one packed panel; rows are shared out evenly among tiles, 8 as 4 + 4.
+/// c (rows, columns) from a (rows, depth) and one packed panel; rows are shared out evenly among
+/// tiles, 8 as 4 + 4.
 template <class T>
 void multiply_panel(const T* a, Index a_stride, Index rows, const T* panel, Index depth, T* c,
                     Index c_stride, Index columns, Start start, const T* bias) {
@@ -110,7 +114,8 @@ void multiply_panel(const T* a, Index a_stride, Index rows, const T* panel, Inde
   }
 }
 
-/// One matrix product and what is done to its result. Strides are those of rows. A, B and C must not overlap.
+/// One matrix product and what is done to its result. Strides are those of rows. A, B and C must
+/// not overlap.
 template <class T>
 struct MatrixProduct {
   Index rows, columns, depth;  // M, N, K
@@ -125,8 +130,8 @@ struct MatrixProduct {
 namespace internal {
 
 template <class T, class Finish>
-void multiply_block(const MatrixProduct<T>& p, Index row, Index row_end, Index column, Index column_end,
-                    const Finish& finish) {
+void multiply_block(const MatrixProduct<T>& p, Index row, Index row_end, Index column,
+                    Index column_end, const Finish& finish) {
   if (row_end - row == 1 && p.b.k_stride == 1) {
     multiply_single_row(p.a + row * p.a_stride, p.b, column, column_end, p.depth, p.bias,
                         p.c + row * p.c_stride);
@@ -135,14 +140,14 @@ void multiply_block(const MatrixProduct<T>& p, Index row, Index row_end, Index c
   }
   alignas(64) T panel[static_cast<std::size_t>(depth_block<T> * panel_width<T>)];
   for (; row < row_end; row += row_block) {
-    const Index rows = std::min(row_block, row_end - row);
+    const Index rows = (std::min)(row_block, row_end - row);
     Index k = 0;
     do {  // once even for K = 0, where the result is the bias
-      const Index depth = std::min(depth_block<T>, p.depth - k);
+      const Index depth = (std::min)(depth_block<T>, p.depth - k);
       const Start start = k > 0 ? Start::stored : p.bias != nullptr ? Start::bias : Start::zero;
       const bool last = k + depth == p.depth;
       for (Index n = column; n < column_end; n += panel_width<T>) {
-        const Index columns = std::min(panel_width<T>, column_end - n);
+        const Index columns = (std::min)(panel_width<T>, column_end - n);
         pack_panel(p.b, n, columns, k, depth, panel);
         T* c = p.c + row * p.c_stride + n;
         multiply_panel(p.a + row * p.a_stride + k, p.a_stride, rows, panel, depth, c, p.c_stride,
@@ -156,8 +161,8 @@ void multiply_block(const MatrixProduct<T>& p, Index row, Index row_end, Index c
 
 }  // namespace internal
 
-/// Computes the product. `finish(row, rows, column, columns)` is called once for each part of C as soon as it is complete and
-/// still in the first-level cache; together the parts cover C.
+/// Computes the product. `finish(row, rows, column, columns)` is called once for each part of C as
+/// soon as it is complete and still in the first-level cache; together the parts cover C.
 template <class T, class Finish>
 void multiply(const MatrixProduct<T>& p, const Finish& finish, Workspace& workspace) {
   if (p.rows == 0 || p.columns == 0) return;
@@ -171,10 +176,11 @@ void multiply(const MatrixProduct<T>& p, const Finish& finish, Workspace& worksp
   const Index unit = by_rows ? tile_rows : panel_width<T>;
   const Index extent = by_rows ? p.rows : p.columns;
   const Index units = (extent + unit - 1) / unit;
-  const Index tasks = std::min(units, by_rows ? (p.rows + row_block - 1) / row_block * threads : 2 * threads);
+  const Index tasks =
+      (std::min)(units, by_rows ? (p.rows + row_block - 1) / row_block * threads : 2 * threads);
   workspace.parallel_for(tasks, [&](Index task, Arena&) {
     const Index begin = units * task / tasks * unit;
-    const Index end = std::min(extent, units * (task + 1) / tasks * unit);
+    const Index end = (std::min)(extent, units * (task + 1) / tasks * unit);
     if (by_rows) {
       internal::multiply_block(p, begin, end, 0, p.columns, finish);
     } else {
@@ -185,7 +191,8 @@ void multiply(const MatrixProduct<T>& p, const Finish& finish, Workspace& worksp
 
 template <class T>
 void multiply(const MatrixProduct<T>& p, Workspace& workspace) {
-  multiply(p, [](Index, Index, Index, Index) {}, workspace);
+  multiply(
+      p, [](Index, Index, Index, Index) {}, workspace);
 }
 
 }  // namespace kernels

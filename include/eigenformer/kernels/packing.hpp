@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Panels: the layout from which the matrix product reads its right factor. A panel holds `panel_width<T>` columns of
-// B (N, K) for a range of k, as [k][column], so that one step of the product loads whole registers:
+// Panels: the layout from which the matrix product reads its right factor. A panel holds
+// `panel_width<T>` columns of B (N, K) for a range of k, as [k][column], so that one step of the
+// product loads whole registers:
 //
 //   panel[k * panel_width + j] = B(n0 + j, k0 + k)
 //
@@ -20,8 +21,8 @@ namespace kernels {
 template <class T>
 inline constexpr Index panel_width = 2 * Simd<T>::width;
 
-/// The right factor of a product, somewhere in memory: element (n, k) at data[n * n_stride + k * k_stride], where one of the
-/// strides is 1.
+/// The right factor of a product, somewhere in memory: element (n, k) at data[n * n_stride + k *
+/// k_stride], where one of the strides is 1.
 template <class T>
 struct RightFactor {
   const T* data;
@@ -38,7 +39,8 @@ struct RightFactor {
 
 namespace internal {
 
-/// Transposes one square of registers: `width` rows of B, from their k-th element on, into one half of a panel.
+/// Transposes one square of registers: `width` rows of B, from their k-th element on, into one half
+/// of a panel.
 template <class T>
 EIGENFORMER_ALWAYS_INLINE void transpose_square(const T* const* rows, Index k, T* panel) {
   using S = Simd<T>;
@@ -59,7 +61,7 @@ void pack_rows(const RightFactor<T>& b, Index n0, Index columns, Index k0, Index
   constexpr Index width = Simd<T>::width;
   for (Index half = 0; half < panel_width<T>; half += width) {
     const T* rows[static_cast<std::size_t>(width)];
-    for (Index i = 0; i < width; ++i) rows[i] = b.at(n0 + std::min(half + i, columns - 1), k0);
+    for (Index i = 0; i < width; ++i) rows[i] = b.at(n0 + (std::min)(half + i, columns - 1), k0);
     Index k = 0;
     for (; k + width <= depth; k += width) {
       transpose_square(rows, k, panel + k * panel_width<T> + half);
@@ -71,7 +73,8 @@ void pack_rows(const RightFactor<T>& b, Index n0, Index columns, Index k0, Index
 }
 
 template <class T>
-void pack_columns(const RightFactor<T>& b, Index n0, Index columns, Index k0, Index depth, T* panel) {
+void pack_columns(const RightFactor<T>& b, Index n0, Index columns, Index k0, Index depth,
+                  T* panel) {
   for (Index k = 0; k < depth; ++k) {
     const T* from = b.at(n0, k0 + k);
     T* to = panel + k * panel_width<T>;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Patches of images (Dosovitskiy et al., "An image is worth 16x16 words", 2020): images (B, channels, height, width) are cut into
-// non-overlapping patches, row by row; pixels beyond the last whole patch are dropped. Each patch is flattened in the order (channel,
-// row, column), the order of a convolution's weights, so that the convolution with kernel = stride = patch is a Linear.
+// Patches of images (Dosovitskiy et al., "An image is worth 16x16 words", 2020): images (B,
+// channels, height, width) are cut into non-overlapping patches, row by row; pixels beyond the last
+// whole patch are dropped. Each patch is flattened in the order (channel, row, column), the order
+// of a convolution's weights, so that the convolution with kernel = stride = patch is a Linear.
 
 #include <algorithm>
 
@@ -31,7 +32,8 @@ namespace kernels {
 
 /// images (B, channels, height, width) to patches (B * N, channels * patch.height * patch.width).
 template <class T>
-void extract_patches(TensorView<const T, 4> images, ImageSize patch, TensorView<T, 2> patches, Workspace& workspace) {
+void extract_patches(TensorView<const T, 4> images, ImageSize patch, TensorView<T, 2> patches,
+                     Workspace& workspace) {
   const Index channels = images.dim(1), height = images.dim(2), width = images.dim(3);
   const Index rows = height / patch.height, columns = width / patch.width;
   for_each_row_block(patches.rows(), patches.columns(), workspace, [&](Index begin, Index end) {
@@ -40,7 +42,8 @@ void extract_patches(TensorView<const T, 4> images, ImageSize patch, TensorView<
       T* to = patches.data() + p * patches.columns();
       for (Index c = 0; c < channels; ++c) {
         for (Index i = 0; i < patch.height; ++i) {
-          const T* from = images.data() + ((b * channels + c) * height + row * patch.height + i) * width +
+          const T* from = images.data() +
+                          ((b * channels + c) * height + row * patch.height + i) * width +
                           column * patch.width;
           to = std::copy_n(from, patch.width, to);
         }

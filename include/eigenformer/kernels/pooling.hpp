@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// One vector from a sequence: the mean over the tokens that take part, and scaling to length 1 (sentence-transformers' formulas).
+// One vector from a sequence: the mean over the tokens that take part, and scaling to length 1
+// (sentence-transformers' formulas).
 
 #include <cmath>
 
@@ -41,20 +42,23 @@ Tensor<T, 2> mean_over_tokens(TensorView<const T, 3> x, TakesPart&& takes_part) 
 template <class T>
 Tensor<T, 2> mean_pooling(const Tensor<T, 3>& x, IntegerSequence lengths) {
   const Index batch = x.dim(0), tokens = x.dim(1);
-  require(lengths.size() == batch, "mean_pooling: lengths must be one for each of ", batch, " batch rows; got ",
-          lengths.size());
+  require(lengths.size() == batch, "mean_pooling: lengths must be one for each of ", batch,
+          " batch rows; got ", lengths.size());
   for (Index b = 0; b < batch; ++b) {
-    require(lengths[b] >= 0 && lengths[b] <= tokens, "mean_pooling: lengths must be in [0, ", tokens, "]; got ",
-            lengths[b]);
+    require(lengths[b] >= 0 && lengths[b] <= tokens, "mean_pooling: lengths must be in [0, ",
+            tokens, "]; got ", lengths[b]);
   }
-  return kernels::mean_over_tokens(TensorView<const T, 3>(x), [&](Index b, Index t) { return t < lengths[b]; });
+  return kernels::mean_over_tokens(TensorView<const T, 3>(x),
+                                   [&](Index b, Index t) { return t < lengths[b]; });
 }
 
-/// The mean over the tokens with keep(b, t); x (B, T, C), keep (B, T), result (B, C). No token kept gives zeros.
+/// The mean over the tokens with keep(b, t); x (B, T, C), keep (B, T), result (B, C). No token kept
+/// gives zeros.
 template <class T>
 Tensor<T, 2> mean_pooling(const Tensor<T, 3>& x, const Tensor<bool, 2>& keep) {
   require_shape("mean_pooling: keep", keep.shape(), Shape<2>{x.dim(0), x.dim(1)});
-  return kernels::mean_over_tokens(TensorView<const T, 3>(x), [&](Index b, Index t) { return keep(b, t); });
+  return kernels::mean_over_tokens(TensorView<const T, 3>(x),
+                                   [&](Index b, Index t) { return keep(b, t); });
 }
 
 /// Scales every row to Euclidean length 1: y = x / max(|x|, eps), as torch.nn.functional.normalize.

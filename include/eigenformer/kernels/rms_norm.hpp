@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Root-mean-square normalisation over the last axis (Zhang and Sennrich, "Root mean square layer normalization", 2019), with
-// eps inside the root as in PyTorch, T5 and Llama (the authors' code adds it outside):
+// Root-mean-square normalisation over the last axis (Zhang and Sennrich, "Root mean square layer
+// normalization", 2019), with eps inside the root as in PyTorch, T5 and Llama (the authors' code
+// adds it outside):
 //
 //   y = x / sqrt(mean(x^2) + eps) * (offset + weight)
 //
@@ -23,10 +24,12 @@ void rms_norm_row(const T* x, const T* weight, T offset, T eps, T* y, Index n) {
   using S = Simd<T>;
   using Vector = typename S::Vector;
   using std::sqrt;
-  const T mean_square = row_sum<T>(n, [&](Index i, Index part) {
-                          const Vector a = S::load_partial(x + i, part);
-                          return S::multiply(a, a);
-                        }) / static_cast<T>(n);
+  const T mean_square = row_sum<T>(n,
+                                   [&](Index i, Index part) {
+                                     const Vector a = S::load_partial(x + i, part);
+                                     return S::multiply(a, a);
+                                   }) /
+                        static_cast<T>(n);
   const Vector scale = S::set(T(1) / sqrt(mean_square + eps));
   transform(x, weight, y, n, [&](Vector a, Vector w) {
     return S::multiply(S::multiply(a, scale), S::add(w, S::set(offset)));

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// The thin layer between the kernels and a machine's vector registers: `Simd<T>` over Eigen's packets, which cover every
-// instruction set that Eigen knows, and over plain scalars (width 1) where a number type has no packets.
+// The thin layer between the kernels and a machine's vector registers: `Simd<T>` over Eigen's
+// packets, which cover every instruction set that Eigen knows, and over plain scalars (width 1)
+// where a number type has no packets.
 //
 // Rules that keep bits the same everywhere:
-//   every multiply that feeds an add is an explicit `fma`, so no compiler decides about contraction;
-//   the tail of a row goes through the same vector code as the rest, on a register filled up with zeros.
+//   a multiply that feeds an add is an explicit `fma`, so no compiler decides about contraction;
+//   the tail of a row goes through the same vector code as the rest, filled up with zeros.
 
 #include <algorithm>
 #include <cstdint>
@@ -28,7 +29,8 @@ template <class T>
 struct Simd {
   using Scalar = T;
   using Traits = Eigen::internal::packet_traits<T>;
-  using Vector = std::conditional_t<static_cast<bool>(Traits::Vectorizable), typename Traits::type, T>;
+  using Vector =
+      std::conditional_t<static_cast<bool>(Traits::Vectorizable), typename Traits::type, T>;
   static constexpr Index width = Traits::Vectorizable ? static_cast<Index>(Traits::size) : 1;
 
   static Vector load(const T* from) { return Eigen::internal::ploadu<Vector>(from); }
@@ -98,7 +100,8 @@ struct Simd {
 
 namespace internal {
 
-// The bits of a whole number in the exponent's place. Lane by lane; compilers turn the loop into two vector instructions.
+// The bits of a whole number in the exponent's place. Lane by lane; compilers turn the loop into
+// two vector instructions.
 template <class T>
 inline void exponents_to_powers(T* lanes, int count) {
   if constexpr (std::is_same_v<T, float>) {
@@ -125,10 +128,8 @@ EIGENFORMER_ALWAYS_INLINE typename Simd<T>::Vector Simd<T>::power_of_two(Vector 
   static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>);
   if constexpr (std::is_same_v<T, float> && width > 1) {
     using Integers = typename Eigen::internal::unpacket_traits<Vector>::integer_packet;
-    const Integers biased =
-        Eigen::internal::pcast<Vector, Integers>(add(n, set(T(127))));
-    return Eigen::internal::preinterpret<Vector>(
-        Eigen::internal::plogical_shift_left<23>(biased));
+    const Integers biased = Eigen::internal::pcast<Vector, Integers>(add(n, set(T(127))));
+    return Eigen::internal::preinterpret<Vector>(Eigen::internal::plogical_shift_left<23>(biased));
   } else {
     T lanes[static_cast<std::size_t>(width)];
     store(lanes, n);

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// The matrix product for one row: c (N) = start + B (N, K) a (K), B in rows as a Linear stores them.
+// The matrix product for one row: c (N) = start + B (N, K) a (K), B in rows as a Linear stores
+// them.
 //
-// The order of additions is the matrix product's, one chain over k for each output, so a row alone has the bits that it has among
-// others. Squares of B are transposed between registers and never stored; four squares side by side hide the latency of the
-// chains. Measured with AVX2 and weights in the second-level cache: four times the speed of packing a panel for one row.
+// The order of additions is the matrix product's, one chain over k for each output, so a row alone
+// has the bits that it has among others. Squares of B are transposed between registers and never
+// stored; two squares side by side hide the latency of the chains. Tried: four squares, slower with
+// AVX2 (more rows at once than the prefetcher follows); packing a panel first, 0.7 of the speed.
 
 #include "eigenformer/kernels/packing.hpp"
 
@@ -14,12 +16,12 @@ inline namespace EIGENFORMER_ABI {
 namespace kernels {
 namespace internal {
 
-inline constexpr int squares = 4;
+inline constexpr int squares = 2;
 
 /// Adds a[i] * B(row, k + i) for `width` rows and `width` steps of k.
 template <class T>
-EIGENFORMER_ALWAYS_INLINE typename Simd<T>::Vector accumulate_square(const T* a, const T* const* rows,
-                                                                     Index k,
+EIGENFORMER_ALWAYS_INLINE typename Simd<T>::Vector accumulate_square(const T* a,
+                                                                     const T* const* rows, Index k,
                                                                      typename Simd<T>::Vector sum) {
   using S = Simd<T>;
   if constexpr (S::width == 1) {
@@ -37,14 +39,14 @@ EIGENFORMER_ALWAYS_INLINE typename Simd<T>::Vector accumulate_square(const T* a,
 
 /// `squares` registers of outputs from n0 on, of which the first `columns` are stored.
 template <class T>
-void multiply_single_row_group(const T* a, const RightFactor<T>& b, Index n0, Index columns, Index depth,
-                               const T* bias, T* c) {
+void multiply_single_row_group(const T* a, const RightFactor<T>& b, Index n0, Index columns,
+                               Index depth, const T* bias, T* c) {
   using S = Simd<T>;
   using Vector = typename S::Vector;
   constexpr Index width = S::width;
 
   const T* rows[static_cast<std::size_t>(squares * width)];
-  for (Index i = 0; i < squares * width; ++i) rows[i] = b.at(n0 + std::min(i, columns - 1), 0);
+  for (Index i = 0; i < squares * width; ++i) rows[i] = b.at(n0 + (std::min)(i, columns - 1), 0);
 
   Vector sum[squares];
   EIGENFORMER_UNROLL
@@ -53,8 +55,8 @@ void multiply_single_row_group(const T* a, const RightFactor<T>& b, Index n0, In
     sum[s] = bias == nullptr ? S::zero() : S::load_partial(bias + n0 + s * width, stored);
   }
 
-  // A whole cache line of every row of a square before the next square: rows are often a multiple of 4096 bytes apart, and
-  // then the first-level cache holds no more lines than one square has.
+  // A whole cache line of every row of a square before the next square: rows are often a multiple
+  // of 4096 bytes apart, and then the first-level cache holds no more lines than one square has.
   constexpr Index line = std::max<Index>(width, 64 / static_cast<Index>(sizeof(T)));
   Index k = 0;
   for (; k + line <= depth; k += line) {
@@ -82,11 +84,11 @@ void multiply_single_row_group(const T* a, const RightFactor<T>& b, Index n0, In
 
 /// c[n] for column <= n < column_end; `bias` has N elements or is null.
 template <class T>
-void multiply_single_row(const T* a, const RightFactor<T>& b, Index column, Index column_end, Index depth,
-                         const T* bias, T* c) {
+void multiply_single_row(const T* a, const RightFactor<T>& b, Index column, Index column_end,
+                         Index depth, const T* bias, T* c) {
   constexpr Index group = internal::squares * Simd<T>::width;
   for (Index n = column; n < column_end; n += group) {
-    internal::multiply_single_row_group(a, b, n, std::min(group, column_end - n), depth, bias, c);
+    internal::multiply_single_row_group(a, b, n, (std::min)(group, column_end - n), depth, bias, c);
   }
 }
 

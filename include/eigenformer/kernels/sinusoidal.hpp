@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Sinusoidal positions (Vaswani et al. 2017): waves of geometrically growing length, sine and cosine of each. Three layouts are in
-// use, and checkpoints of one don't work under another. For position p, width C, frequency index i:
+// Sinusoidal positions (Vaswani et al. 2017): waves of geometrically growing length, sine and
+// cosine of each. Three layouts are in use, and checkpoints of one don't work under another. For
+// position p, width C, frequency index i:
 //
-//   interleaved     column 2i = sin(p w_i), 2i + 1 = cos(p w_i),   w_i = 10000^{-2i/C}          the paper, DistilBERT, D2L
-//   concatenated    column i = sin(p w_i), ceil(C/2) + i = cos,    w_i = 10000^{-2i/C}          Marian
-//   tensor2tensor   column i = sin(p w_i), floor(C/2) + i = cos,   w_i = 10000^{-i/(C/2 - 1)}   tensor2tensor, Whisper
+//   interleaved     sin(p w_i) in column 2i, cos in 2i + 1          w_i = 10000^{-2i/C}
+//   concatenated    sin(p w_i) in column i, cos in ceil(C/2) + i    w_i = 10000^{-2i/C}
+//   tensor2tensor   sin(p w_i) in column i, cos in floor(C/2) + i   w_i = 10000^{-i/(C/2 - 1)}
 //
-// Odd widths: the cosine without a partner is left out; tensor2tensor pads its last column with zero. Angles are made in double.
+// The paper and DistilBERT interleave, Marian concatenates, Whisper follows tensor2tensor.
+//
+// Odd widths: the cosine without a partner is left out; tensor2tensor pads its last column with
+// zero. Angles are made in double.
 
 #include <algorithm>
 #include <cmath>
@@ -23,48 +27,63 @@ enum class SinusoidalLayout { interleaved, concatenated, tensor2tensor };
 
 inline std::string to_string(SinusoidalLayout layout) {
   switch (layout) {
-    case SinusoidalLayout::interleaved: return "interleaved";
-    case SinusoidalLayout::concatenated: return "concatenated";
-    case SinusoidalLayout::tensor2tensor: return "tensor2tensor";
+    case SinusoidalLayout::interleaved:
+      return "interleaved";
+    case SinusoidalLayout::concatenated:
+      return "concatenated";
+    case SinusoidalLayout::tensor2tensor:
+      return "tensor2tensor";
   }
   return "unknown layout";
 }
 
-/// The row for `position` into y (C); added to what is there if `add`.
-template <class T>
-void sinusoidal_position(SinusoidalLayout layout, Index position, T* y, Index width, bool add = false) {
-  constexpr double base = 10000.0;
-  const auto put = [&](Index column, double value) {
-    if (column < width) y[column] = (add ? y[column] : T(0)) + static_cast<T>(value);
-  };
-  const auto angle = [&](double exponent) { return static_cast<double>(position) * std::pow(base, -exponent); };
-  const double columns = static_cast<double>(width);
-  if (layout == SinusoidalLayout::tensor2tensor) {
-    const Index waves = width / 2;
-    const double steps = std::max(1.0, static_cast<double>(waves) - 1.0);
-    for (Index i = 0; i < waves; ++i) {
-      const double a = angle(static_cast<double>(i) / steps);
-      put(i, std::sin(a));
-      put(waves + i, std::cos(a));
-    }
-    if (width % 2 == 1) put(width - 1, 0.0);
-    return;
-  }
-  const Index waves = (width + 1) / 2;
+namespace kernels {
+
+/// Number of frequencies for a width.
+inline Index sinusoidal_waves(SinusoidalLayout layout, Index width) {
+  return layout == SinusoidalLayout::tensor2tensor ? width / 2 : (width + 1) / 2;
+}
+
+/// w_i for each frequency index i.
+inline void sinusoidal_frequencies(SinusoidalLayout layout, Index width, double* frequencies) {
+  const Index waves = sinusoidal_waves(layout, width);
+  const double steps = layout == SinusoidalLayout::tensor2tensor
+                           ? (std::max)(1.0, static_cast<double>(waves) - 1.0)
+                           : static_cast<double>(width) / 2.0;
   for (Index i = 0; i < waves; ++i) {
-    const double a = angle(static_cast<double>(2 * i) / columns);
-    const bool interleaved = layout == SinusoidalLayout::interleaved;
-    put(interleaved ? 2 * i : i, std::sin(a));
-    put(interleaved ? 2 * i + 1 : waves + i, std::cos(a));
+    frequencies[i] = std::pow(10000.0, -static_cast<double>(i) / steps);
   }
 }
 
+/// Adds the row for `position` to y (C).
+template <class T>
+void add_sinusoid(SinusoidalLayout layout, Index position, const double* frequencies, T* y,
+                  Index width) {
+  const Index waves = sinusoidal_waves(layout, width);
+  const bool interleaved = layout == SinusoidalLayout::interleaved;
+  for (Index i = 0; i < waves; ++i) {
+    const double angle = static_cast<double>(position) * frequencies[i];
+    const Index sine = interleaved ? 2 * i : i, cosine = interleaved ? 2 * i + 1 : waves + i;
+    y[sine] += static_cast<T>(std::sin(angle));
+    if (cosine < width) y[cosine] += static_cast<T>(std::cos(angle));
+  }
+}
+
+}  // namespace kernels
+
 /// Positions first ... first + count - 1 as a table (count, C).
 template <class T>
-Tensor<T, 2> sinusoidal_positions(Index count, Index width, SinusoidalLayout layout = SinusoidalLayout::interleaved,
+Tensor<T, 2> sinusoidal_positions(Index count, Index width,
+                                  SinusoidalLayout layout = SinusoidalLayout::interleaved,
                                   Index first = 0) {
+  require(count >= 0 && width >= 0, "sinusoidal_positions: count and width must be >= 0; got ",
+          count, " and ", width);
   Tensor<T, 2> table({count, width});
-  for (Index i = 0; i < count; ++i) sinusoidal_position(layout, first + i, table.data() + i * width, width);
+  Tensor<double, 1> frequencies({kernels::sinusoidal_waves(layout, width)});
+  kernels::sinusoidal_frequencies(layout, width, frequencies.data());
+  for (Index i = 0; i < count; ++i) {
+    kernels::add_sinusoid(layout, first + i, frequencies.data(), table.data() + i * width, width);
+  }
   return table;
 }
 

@@ -3,7 +3,8 @@
 
 // Softmax over the last axis: y_j = e^{x_j - max} / sum_k e^{x_k - max}.
 //
-// A row of -infinity alone gives zeros: no key takes part. A row that holds +infinity or NaN gives NaN, as in PyTorch.
+// A row of -infinity alone gives zeros: no key takes part. A row that holds +infinity or NaN gives
+// NaN, as in PyTorch.
 
 #include <limits>
 #include <string>
@@ -34,7 +35,8 @@ template <class T>
 void softmax_row(const T* x, T* y, Index n) {
   using S = Simd<T>;
   const T maximum = row_maximum(x, n);
-  const T sum = exponentials(x, maximum == -std::numeric_limits<T>::infinity() ? T(0) : maximum, y, n);
+  const T sum =
+      exponentials(x, maximum == -std::numeric_limits<T>::infinity() ? T(0) : maximum, y, n);
   const auto inverse = S::set(sum == T(0) ? T(0) : T(1) / sum);
   transform(y, y, n, [&](auto e) { return S::multiply(e, inverse); });
 }
@@ -45,7 +47,8 @@ void softmax(TensorView<const T, 2> x, TensorView<T, 2> y, Workspace& workspace)
   require_shape("softmax: y", y.shape(), x.shape());
   const Index n = x.columns();
   for_each_row_block(x.rows(), n, workspace, [&](Index begin, Index end) {
-    for (Index row = begin; row < end; ++row) softmax_row(x.data() + row * n, y.data() + row * n, n);
+    for (Index row = begin; row < end; ++row)
+      softmax_row(x.data() + row * n, y.data() + row * n, n);
   });
 }
 
@@ -60,20 +63,22 @@ Tensor<T, Rank> softmax(const Tensor<T, Rank>& x) {
   return y;
 }
 
-/// Softmax of scores (B, T, S) over the keys j < lengths, which are given for each batch row (B) or each query (B * T). The other
-/// scores are replaced by `fill`: -infinity takes them out, so that length 0 gives zeros; Dive into Deep Learning fills with
-/// -1e6, with which length 0 gives the uniform row.
+/// Softmax of scores (B, T, S) over the keys j < lengths, which are given for each batch row (B) or
+/// each query (B * T). The other scores are replaced by `fill`: -infinity takes them out, so that
+/// length 0 gives zeros; Dive into Deep Learning fills with -1e6, with which length 0 gives the
+/// uniform row.
 template <class T>
 Tensor<T, 3> masked_softmax(const Tensor<T, 3>& scores, IntegerSequence lengths,
                             T fill = -std::numeric_limits<T>::infinity()) {
   const Index batch = scores.dim(0), queries = scores.dim(1), keys = scores.dim(2);
   require(lengths.size() == batch || lengths.size() == batch * queries,
-          "masked_softmax: lengths must be one for each batch row or each query of scores ", scores.shape(),
-          "; got ", lengths.size());
+          "masked_softmax: lengths must be one for each batch row or each query of scores ",
+          scores.shape(), "; got ", lengths.size());
   Tensor<T, 3> y(scores);
   for (Index row = 0; row < batch * queries; ++row) {
     const Index length = lengths[lengths.size() == batch * queries ? row : row / queries];
-    require(length >= 0 && length <= keys, "masked_softmax: lengths must be in [0, ", keys, "]; got ", length);
+    require(length >= 0 && length <= keys, "masked_softmax: lengths must be in [0, ", keys,
+            "]; got ", length);
     std::fill(y.data() + row * keys + length, y.data() + (row + 1) * keys, fill);
     kernels::softmax_row(y.data() + row * keys, y.data() + row * keys, keys);
   }

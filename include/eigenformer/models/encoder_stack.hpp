@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// A stack of encoder layers without embeddings (PyTorch's nn.TransformerEncoder, the encoders of Dive into Deep Learning):
+// A stack of encoder layers without embeddings (PyTorch's nn.TransformerEncoder, the encoders of
+// Dive into Deep Learning):
 //
 //   y = final_norm(layer_{L-1}(... layer_0(x)))      x, y: (B, T, hidden_size)
 //
-// The final norm is an option: pre-norm stacks usually have one, post-norm stacks end with their last layer's own (PyTorch's
-// nn.Transformer has both). No layers: the identity, or the final norm alone.
+// The final norm is an option: pre-norm stacks usually have one, post-norm stacks end with their
+// last layer's own (PyTorch's nn.Transformer has both). No layers: the identity, or the final norm
+// alone.
 
 #include <optional>
 #include <vector>
@@ -43,8 +45,10 @@ struct EncoderStackConfig {
 /// Layers of a model with these fields, all alike. Throws for a negative number of layers.
 template <class Layer, class ModelConfig>
 std::vector<Layer> make_encoder_layers(const ModelConfig& config) {
-  require(config.num_hidden_layers >= 0, "num_hidden_layers must be >= 0; got ", config.num_hidden_layers);
-  return std::vector<Layer>(static_cast<std::size_t>(config.num_hidden_layers), Layer(EncoderLayerConfig::from(config)));
+  require(config.num_hidden_layers >= 0, "num_hidden_layers must be >= 0; got ",
+          config.num_hidden_layers);
+  return std::vector<Layer>(static_cast<std::size_t>(config.num_hidden_layers),
+                            Layer(EncoderLayerConfig::from(config)));
 }
 
 /// The final norm of a model with these fields, if it has one.
@@ -56,8 +60,8 @@ std::optional<Norm> make_final_norm(const ModelConfig& config) {
 
 /// Sends `y` through the layers and the norm, in place.
 template <class Layer, class Norm, class T>
-void run_encoder_layers(const std::vector<Layer>& layers, const std::optional<Norm>& final_norm, const Mask<T>& mask,
-                        TensorView<T, 3> y, Workspace& workspace) {
+void run_encoder_layers(const std::vector<Layer>& layers, const std::optional<Norm>& final_norm,
+                        const Mask<T>& mask, TensorView<T, 3> y, Workspace& workspace) {
   if (!layers.empty()) {
     Scratch scratch(workspace);
     TensorView<T, 3> from = y, to = scratch.tensor<T, 3>(y.shape());
@@ -70,7 +74,8 @@ void run_encoder_layers(const std::vector<Layer>& layers, const std::optional<No
   if (final_norm) final_norm->forward(y, y, workspace);
 }
 
-template <class Format, template <class> class Norm = LayerNorm, template <class> class FeedForwardNetwork = FeedForward>
+template <class Format, template <class> class Norm = LayerNorm,
+          template <class> class FeedForwardNetwork = FeedForward>
 struct EncoderStack {
   using Scalar = ScalarOf<Format>;
   using Layer = EncoderLayer<Format, Norm, FeedForwardNetwork>;

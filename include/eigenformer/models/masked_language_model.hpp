@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// An encoder with the masked-language-model head, tied to the encoder's own token table (BertForMaskedLM).
+// An encoder with the masked-language-model head, tied to the encoder's own token table
+// (BertForMaskedLM).
 //
 //   ids: (B, T)   logits: (B, T, vocab_size)
 
@@ -11,7 +12,8 @@
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 
-template <class Format, template <class> class Norm = LayerNorm, template <class> class FeedForwardNetwork = FeedForward>
+template <class Format, template <class> class Norm = LayerNorm,
+          template <class> class FeedForwardNetwork = FeedForward>
 struct MaskedLanguageModel {
   using Scalar = ScalarOf<Format>;
   template <class F>
@@ -36,9 +38,10 @@ struct MaskedLanguageModel {
     f("head", model.head...);
   }
 
-  void forward(TensorView<const std::int32_t, 2> ids, const EmbeddingInputs& inputs, const Mask<Scalar>& mask,
-               TensorView<Scalar, 3> logits, Workspace& workspace) const {
-    require_shape("MaskedLanguageModel: logits", logits.shape(), {ids.dim(0), ids.dim(1), config.vocab_size});
+  void forward(TensorView<const std::int32_t, 2> ids, const EmbeddingInputs& inputs,
+               const Mask<Scalar>& mask, TensorView<Scalar, 3> logits, Workspace& workspace) const {
+    require_shape("MaskedLanguageModel: logits", logits.shape(),
+                  {ids.dim(0), ids.dim(1), config.vocab_size});
     Scratch scratch(workspace);
     const auto hidden = scratch.tensor<Scalar, 3>({ids.dim(0), ids.dim(1), config.hidden_size});
     encoder.forward(ids, inputs, mask, hidden, workspace);

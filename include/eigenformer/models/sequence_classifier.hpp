@@ -21,7 +21,8 @@ struct SequenceClassifierConfig {
   bool pooler = true;
 };
 
-template <class Format, template <class> class Norm = LayerNorm, template <class> class FeedForwardNetwork = FeedForward>
+template <class Format, template <class> class Norm = LayerNorm,
+          template <class> class FeedForwardNetwork = FeedForward>
 struct SequenceClassifier {
   using Scalar = ScalarOf<Format>;
   template <class F>
@@ -33,7 +34,9 @@ struct SequenceClassifier {
   Linear<Format> classifier;
 
   explicit SequenceClassifier(const SequenceClassifierConfig& config_)
-      : config(config_), encoder(config.encoder), classifier({config.encoder.hidden_size, config.num_labels}) {
+      : config(config_),
+        encoder(config.encoder),
+        classifier({config.encoder.hidden_size, config.num_labels}) {
     if (config.pooler) pooler.emplace(PoolerConfig{config.encoder.hidden_size});
   }
 
@@ -44,11 +47,12 @@ struct SequenceClassifier {
     f("classifier", model.classifier...);
   }
 
-  void forward(TensorView<const std::int32_t, 2> ids, const EmbeddingInputs& inputs, const Mask<Scalar>& mask,
-               TensorView<Scalar, 2> logits, Workspace& workspace) const {
+  void forward(TensorView<const std::int32_t, 2> ids, const EmbeddingInputs& inputs,
+               const Mask<Scalar>& mask, TensorView<Scalar, 2> logits, Workspace& workspace) const {
     require_shape("SequenceClassifier: logits", logits.shape(), {ids.dim(0), config.num_labels});
     Scratch scratch(workspace);
-    const auto hidden = scratch.tensor<Scalar, 3>({ids.dim(0), ids.dim(1), config.encoder.hidden_size});
+    const auto hidden =
+        scratch.tensor<Scalar, 3>({ids.dim(0), ids.dim(1), config.encoder.hidden_size});
     const auto pooled = scratch.tensor<Scalar, 2>({ids.dim(0), config.encoder.hidden_size});
     encoder.forward(ids, inputs, mask, hidden, workspace);
     if (pooler) {

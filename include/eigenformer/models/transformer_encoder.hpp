@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// An encoder from token ids on: embeddings, layers, a final norm by option. BERT, MiniLM, RoBERTa, DistilBERT and their kin
-// are configurations of it.
+// An encoder from token ids on: embeddings, layers, a final norm by option. BERT, MiniLM, RoBERTa,
+// DistilBERT and their kin are configurations of it.
 //
 //   ids: (B, T) int32   result: (B, T, hidden_size)
 //
@@ -48,7 +48,8 @@ struct TransformerEncoderConfig {
   double hidden_dropout_prob = 0;
 };
 
-template <class Format, template <class> class Norm = LayerNorm, template <class> class FeedForwardNetwork = FeedForward>
+template <class Format, template <class> class Norm = LayerNorm,
+          template <class> class FeedForwardNetwork = FeedForward>
 struct TransformerEncoder {
   using Scalar = ScalarOf<Format>;
   using Layer = EncoderLayer<Format, Norm, FeedForwardNetwork>;
@@ -73,8 +74,8 @@ struct TransformerEncoder {
     f("final_norm", encoder.final_norm...);
   }
 
-  void forward(TensorView<const std::int32_t, 2> ids, const EmbeddingInputs& inputs, const Mask<Scalar>& mask,
-               TensorView<Scalar, 3> y, Workspace& workspace) const {
+  void forward(TensorView<const std::int32_t, 2> ids, const EmbeddingInputs& inputs,
+               const Mask<Scalar>& mask, TensorView<Scalar, 3> y, Workspace& workspace) const {
     kernels::require_valid_mask("TransformerEncoder", mask,
                                 {ids.dim(0), config.num_attention_heads, ids.dim(1), ids.dim(1)});
     embeddings.forward(ids, inputs, y, workspace);

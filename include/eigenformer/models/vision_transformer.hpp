@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// The vision transformer (Dosovitskiy et al. 2020): patches of an image, a class token in front, learned positions, pre-norm
-// encoder layers, a final norm, and a linear head on the class token.
+// The vision transformer (Dosovitskiy et al. 2020): patches of an image, a class token in front,
+// learned positions, pre-norm encoder layers, a final norm, and a linear head on the class token.
 //
 //   images: (B, num_channels, height, width)   logits: (B, num_labels)
 //
@@ -44,7 +44,8 @@ struct VisionTransformerConfig {
   double hidden_dropout_prob = 0;
 };
 
-template <class Format, template <class> class Norm = LayerNorm, template <class> class FeedForwardNetwork = FeedForward>
+template <class Format, template <class> class Norm = LayerNorm,
+          template <class> class FeedForwardNetwork = FeedForward>
 struct VisionTransformer {
   using Scalar = ScalarOf<Format>;
   using Layer = EncoderLayer<Format, Norm, FeedForwardNetwork>;
@@ -82,7 +83,8 @@ struct VisionTransformer {
   void init_own(Key key) {
     std::fill(class_token.begin(), class_token.end(), Scalar(0));
     for (Index i = 0; i < position_embedding.size(); ++i) {
-      position_embedding.data()[i] = static_cast<Scalar>(0.02 * key.normal(static_cast<std::uint64_t>(i)));
+      position_embedding.data()[i] =
+          static_cast<Scalar>(0.02 * key.normal(static_cast<std::uint64_t>(i)));
     }
   }
 
@@ -90,7 +92,8 @@ struct VisionTransformer {
   Index sequence_length() const { return position_embedding.dim(0); }
 
   /// All tokens after the final norm, (B, sequence_length(), hidden_size).
-  void features(TensorView<const Scalar, 4> images, TensorView<Scalar, 3> y, Workspace& workspace) const {
+  void features(TensorView<const Scalar, 4> images, TensorView<Scalar, 3> y,
+                Workspace& workspace) const {
     const Index batch = images.dim(0), tokens = sequence_length(), width = config.hidden_size;
     require_shape("VisionTransformer: y", y.shape(), {batch, tokens, width});
     {
@@ -100,7 +103,8 @@ struct VisionTransformer {
       for (Index b = 0; b < batch; ++b) {
         Scalar* sequence = y.data() + b * tokens * width;
         std::copy(class_token.begin(), class_token.end(), sequence);
-        std::copy_n(patches.data() + b * (tokens - 1) * width, (tokens - 1) * width, sequence + width);
+        std::copy_n(patches.data() + b * (tokens - 1) * width, (tokens - 1) * width,
+                    sequence + width);
         const TensorView<Scalar, 2> rows(sequence, {tokens, width});
         kernels::add<Scalar>(rows, position_embedding, rows, workspace);
       }
@@ -108,10 +112,12 @@ struct VisionTransformer {
     run_encoder_layers(layers, final_norm, Mask<Scalar>{}, y, workspace);
   }
 
-  void forward(TensorView<const Scalar, 4> images, TensorView<Scalar, 2> logits, Workspace& workspace) const {
+  void forward(TensorView<const Scalar, 4> images, TensorView<Scalar, 2> logits,
+               Workspace& workspace) const {
     require_shape("VisionTransformer: logits", logits.shape(), {images.dim(0), config.num_labels});
     Scratch scratch(workspace);
-    const auto tokens = scratch.tensor<Scalar, 3>({images.dim(0), sequence_length(), config.hidden_size});
+    const auto tokens =
+        scratch.tensor<Scalar, 3>({images.dim(0), sequence_length(), config.hidden_size});
     const auto first = scratch.tensor<Scalar, 2>({images.dim(0), config.hidden_size});
     features(images, tokens, workspace);
     first_tokens<Scalar>(tokens, first);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Additive attention (Bahdanau, Cho, Bengio 2014; Dive into Deep Learning's AdditiveAttention, without biases):
+// Additive attention (Bahdanau, Cho, Bengio 2014; Dive into Deep Learning's AdditiveAttention,
+// without biases):
 //
-//   s_tj = score . tanh(query(q_t) + key(k_j))     y_t = sum_j softmax over the visible j of s_tj, times v_j
+//   s_tj = score . tanh(query(q_t) + key(k_j))   y_t = sum_j p_tj v_j, p_t = softmax of s_t, masked
 //
-//   q: (B, T, query_size)   k: (B, S, key_size)   v: (B, S, E)   y: (B, T, E)   score: (1, hidden_size)
+//   q: (B, T, query_size)   k: (B, S, key_size)   v: (B, S, E)   y: (B, T, E)
 
 #include "eigenformer/kernels/softmax.hpp"
 #include "eigenformer/nn/linear.hpp"
@@ -44,10 +45,11 @@ struct AdditiveAttention {
     f("score", layer.score...);
   }
 
-  /// `lengths`, one for each batch row or each query, when given limit the keys to j < length; length 0 gives zeros. `weights`,
-  /// when not null, receives the probabilities (B, T, S).
-  Tensor<Scalar, 3> operator()(const Tensor<Scalar, 3>& q, const Tensor<Scalar, 3>& k, const Tensor<Scalar, 3>& v,
-                               IntegerSequence lengths = {}, Tensor<Scalar, 3>* weights = nullptr) const {
+  /// `lengths`, one for each batch row or each query, when given limit the keys to j < length;
+  /// length 0 gives zeros. `weights`, when not null, receives the probabilities (B, T, S).
+  Tensor<Scalar, 3> operator()(const Tensor<Scalar, 3>& q, const Tensor<Scalar, 3>& k,
+                               const Tensor<Scalar, 3>& v, IntegerSequence lengths = {},
+                               Tensor<Scalar, 3>* weights = nullptr) const {
     using S = kernels::Simd<Scalar>;
     const Index batch = q.dim(0), queries = q.dim(1), keys = k.dim(1), width = config.hidden_size;
     require_shape("AdditiveAttention: q", q.shape(), {batch, queries, config.query_size});
@@ -61,7 +63,8 @@ struct AdditiveAttention {
       for (Index t = 0; t < queries; ++t) {
         for (Index j = 0; j < keys; ++j) {
           kernels::transform(projected_q.data() + (b * queries + t) * width,
-                             projected_k.data() + (b * keys + j) * width, sums.data() + j * width, width,
+                             projected_k.data() + (b * keys + j) * width, sums.data() + j * width,
+                             width,
                              [](auto from_q, auto from_k) { return S::add(from_q, from_k); });
         }
         kernels::activate(Activation::tanh, sums.data(), sums.data(), sums.size());
@@ -70,7 +73,8 @@ struct AdditiveAttention {
       }
     }
     const std::vector<Index> all(static_cast<std::size_t>(batch), keys);
-    Tensor<Scalar, 3> probabilities = masked_softmax(scores, lengths.given() ? lengths : IntegerSequence(all));
+    Tensor<Scalar, 3> probabilities =
+        masked_softmax(scores, lengths.given() ? lengths : IntegerSequence(all));
 
     Tensor<Scalar, 3> y({batch, queries, v.dim(2)});
     for (Index b = 0; b < batch; ++b) {
@@ -91,8 +95,8 @@ struct AdditiveAttention {
  private:
   static const AdditiveAttentionConfig& checked(const AdditiveAttentionConfig& c) {
     require(c.query_size > 0 && c.key_size > 0 && c.hidden_size > 0,
-            "AdditiveAttention: query_size, key_size and hidden_size must be > 0; got ", c.query_size, ", ", c.key_size,
-            " and ", c.hidden_size);
+            "AdditiveAttention: query_size, key_size and hidden_size must be > 0; got ",
+            c.query_size, ", ", c.key_size, " and ", c.hidden_size);
     return c;
   }
 };

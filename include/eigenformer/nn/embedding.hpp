@@ -3,7 +3,8 @@
 
 // A table of vectors (PyTorch's nn.Embedding): ids (B, T) to (B, T, embedding_dim).
 //
-// `padding_id` marks a row that `init` leaves at zero and that gets no gradient; looking it up gives whatever it holds, as in PyTorch.
+// `padding_id` marks a row that `init` leaves at zero and that gets no gradient; looking it up
+// gives whatever it holds, as in PyTorch.
 
 #include <cstdint>
 #include <optional>
@@ -42,11 +43,15 @@ struct Embedding {
     for (Index i = 0; i < weight.size(); ++i) {
       weight.data()[i] = static_cast<Scalar>(0.02 * key.normal(static_cast<std::uint64_t>(i)));
     }
-    if (config.padding_id) std::fill_n(weight.data() + *config.padding_id * config.embedding_dim, config.embedding_dim, Scalar(0));
+    if (config.padding_id)
+      std::fill_n(weight.data() + *config.padding_id * config.embedding_dim, config.embedding_dim,
+                  Scalar(0));
   }
 
-  /// Throws std::invalid_argument, naming id and table size, for an id outside the table; y is unchanged then.
-  void forward(TensorView<const std::int32_t, 2> ids, TensorView<Scalar, 3> y, Workspace& workspace) const {
+  /// Throws std::invalid_argument, naming id and table size, for an id outside the table; y is
+  /// unchanged then.
+  void forward(TensorView<const std::int32_t, 2> ids, TensorView<Scalar, 3> y,
+               Workspace& workspace) const {
     require_shape("Embedding: y", y.shape(), {ids.dim(0), ids.dim(1), config.embedding_dim});
     kernels::require_ids("Embedding", ids.data(), ids.size(), config.num_embeddings);
     kernels::look_up<Scalar>(weight, ids.data(), Scalar(1), false, y.folded(), workspace);
@@ -61,10 +66,12 @@ struct Embedding {
 
  private:
   static const EmbeddingConfig& checked(const EmbeddingConfig& c) {
-    require(c.num_embeddings >= 0 && c.embedding_dim >= 0, "Embedding: num_embeddings and embedding_dim must be >= 0; got ",
-            c.num_embeddings, " and ", c.embedding_dim);
-    require(!c.padding_id || (*c.padding_id >= 0 && *c.padding_id < c.num_embeddings), "Embedding: padding_id must be in [0, ",
-            c.num_embeddings, "); got ", c.padding_id.value_or(0));
+    require(c.num_embeddings >= 0 && c.embedding_dim >= 0,
+            "Embedding: num_embeddings and embedding_dim must be >= 0; got ", c.num_embeddings,
+            " and ", c.embedding_dim);
+    require(!c.padding_id || (*c.padding_id >= 0 && *c.padding_id < c.num_embeddings),
+            "Embedding: padding_id must be in [0, ", c.num_embeddings, "); got ",
+            c.padding_id.value_or(0));
     return c;
   }
 };

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// The input of a transformer: y = norm(scale * token[id] + position + token_type[type]), each part optional but the first.
+// The input of a transformer: y = norm(scale * token[id] + position + token_type[type]), each part
+// optional but the first.
 //
-//   ids, token_types, positions: (B, T)   y: (B, T, hidden_size)   scale: sqrt(hidden_size) if `scale_embeddings`, else 1
+//   ids, token_types, positions: (B, T)   y: (B, T, hidden_size)
+//   scale: sqrt(hidden_size) if `scale_embeddings`, else 1
 //
-// Position t of the call takes row first_position + t + position_offset of the learned table (RoBERTa: offset padding_id + 1, BART: 2),
-// or the sinusoid of that number. Explicit positions are taken as they are, without offset.
+// Position t of the call takes row first_position + t + position_offset of the learned table
+// (RoBERTa: offset padding_id + 1, BART: 2), or the sinusoid of that number. Explicit positions are
+// taken as they are, without offset.
 
 #include <cmath>
 #include <cstdint>
@@ -25,9 +28,12 @@ enum class PositionEmbedding { none, learned, sinusoidal };
 
 inline std::string to_string(PositionEmbedding kind) {
   switch (kind) {
-    case PositionEmbedding::none: return "none";
-    case PositionEmbedding::learned: return "learned";
-    case PositionEmbedding::sinusoidal: return "sinusoidal";
+    case PositionEmbedding::none:
+      return "none";
+    case PositionEmbedding::learned:
+      return "learned";
+    case PositionEmbedding::sinusoidal:
+      return "sinusoidal";
   }
   return "unknown";
 }
@@ -51,8 +57,8 @@ struct EmbeddingsConfig {
 /// What goes along with the ids; everything is optional.
 struct EmbeddingInputs {
   TensorView<const std::int32_t, 2> token_types = {};  // (B, T); default: type 0 everywhere
-  TensorView<const std::int32_t, 2> positions = {};    // (B, T); default: counted from first_position
-  Index first_position = 0;                            // position of the call's first token
+  TensorView<const std::int32_t, 2> positions = {};  // (B, T); default: counted from first_position
+  Index first_position = 0;                          // position of the call's first token
 };
 
 template <class Format>
@@ -86,11 +92,13 @@ struct Embeddings {
   }
 
   explicit Embeddings(const EmbeddingsConfig& config_)
-      : config(checked(config_)), token({config.vocab_size, config.hidden_size, config.padding_id}) {
+      : config(checked(config_)),
+        token({config.vocab_size, config.hidden_size, config.padding_id}) {
     if (config.position_embedding == PositionEmbedding::learned) {
       position.emplace(EmbeddingConfig{config.max_position_embeddings, config.hidden_size});
     }
-    if (config.type_vocab_size > 0) token_type.emplace(EmbeddingConfig{config.type_vocab_size, config.hidden_size});
+    if (config.type_vocab_size > 0)
+      token_type.emplace(EmbeddingConfig{config.type_vocab_size, config.hidden_size});
     if (config.embedding_norm) norm.emplace(LayerNorm<Format>::config_from(config));
   }
 
@@ -102,32 +110,41 @@ struct Embeddings {
     f("norm", layer.norm...);
   }
 
-  /// Throws std::invalid_argument for ids, token types or positions outside their tables, naming them; y is unchanged then.
-  void forward(TensorView<const std::int32_t, 2> ids, const EmbeddingInputs& inputs, TensorView<Scalar, 3> y,
-               Workspace& workspace) const {
+  /// Throws std::invalid_argument for ids, token types or positions outside their tables, naming
+  /// them; y is unchanged then.
+  void forward(TensorView<const std::int32_t, 2> ids, const EmbeddingInputs& inputs,
+               TensorView<Scalar, 3> y, Workspace& workspace) const {
     const Index batch = ids.dim(0), tokens = ids.dim(1);
     require_shape("Embeddings: y", y.shape(), {batch, tokens, config.hidden_size});
     kernels::require_ids("Embeddings: token", ids.data(), ids.size(), config.vocab_size);
-    const bool types_given = inputs.token_types.data() != nullptr, positions_given = inputs.positions.data() != nullptr;
+    const bool types_given = inputs.token_types.data() != nullptr,
+               positions_given = inputs.positions.data() != nullptr;
     if (types_given) {
-      require(token_type.has_value(), "Embeddings: token_types are given, but type_vocab_size is 0");
+      require(token_type.has_value(),
+              "Embeddings: token_types are given, but type_vocab_size is 0");
       require_shape("Embeddings: token_types", inputs.token_types.shape(), ids.shape());
-      kernels::require_ids("Embeddings: token type", inputs.token_types.data(), ids.size(), config.type_vocab_size);
+      kernels::require_ids("Embeddings: token type", inputs.token_types.data(), ids.size(),
+                           config.type_vocab_size);
     }
-    if (positions_given) require_shape("Embeddings: positions", inputs.positions.shape(), ids.shape());
+    if (positions_given)
+      require_shape("Embeddings: positions", inputs.positions.shape(), ids.shape());
 
     Scratch scratch(workspace);
     std::int32_t* rows = nullptr;  // the position of each token
     if (config.position_embedding != PositionEmbedding::none) {
       rows = scratch.array<std::int32_t>(ids.size());
       for (Index i = 0; i < ids.size(); ++i) {
-        rows[i] = positions_given ? inputs.positions.data()[i] : position_of(inputs.first_position, i % tokens);
+        rows[i] = positions_given ? inputs.positions.data()[i]
+                                  : position_of(inputs.first_position, i % tokens);
       }
       if (position) require_positions(rows, ids.size());
     }
 
     const auto folded = y.folded();
-    const Scalar scale = config.scale_embeddings ? static_cast<Scalar>(std::sqrt(static_cast<double>(config.hidden_size))) : Scalar(1);
+    const Scalar scale =
+        config.scale_embeddings
+            ? static_cast<Scalar>(std::sqrt(static_cast<double>(config.hidden_size)))
+            : Scalar(1);
     kernels::look_up<Scalar>(token.weight, ids.data(), scale, false, folded, workspace);
     if (token_type) {
       const std::int32_t* types = inputs.token_types.data();
@@ -141,17 +158,13 @@ struct Embeddings {
     if (position) {
       kernels::look_up<Scalar>(position->weight, rows, Scalar(1), true, folded, workspace);
     } else if (rows != nullptr) {
-      kernels::for_each_row_block(folded.rows(), folded.columns(), workspace, [&](Index begin, Index end) {
-        for (Index i = begin; i < end; ++i) {
-          sinusoidal_position(config.sinusoidal_layout, rows[i], folded.data() + i * folded.columns(),
-                              folded.columns(), true);
-        }
-      });
+      add_sinusoids(rows, folded, workspace);
     }
     if (norm) norm->forward(y, y, workspace);
   }
 
-  Tensor<Scalar, 3> operator()(const Tensor<std::int32_t, 2>& ids, const EmbeddingInputs& inputs = {}) const {
+  Tensor<Scalar, 3> operator()(const Tensor<std::int32_t, 2>& ids,
+                               const EmbeddingInputs& inputs = {}) const {
     Tensor<Scalar, 3> y({ids.dim(0), ids.dim(1), config.hidden_size});
     Workspace workspace;
     forward(ids, inputs, y, workspace);
@@ -160,39 +173,63 @@ struct Embeddings {
 
  private:
   static const EmbeddingsConfig& checked(const EmbeddingsConfig& c) {
-    require(c.vocab_size >= 0 && c.hidden_size >= 0 && c.type_vocab_size >= 0 && c.max_position_embeddings >= 0,
-            "Embeddings: vocab_size, hidden_size, type_vocab_size and max_position_embeddings must be >= 0; got ",
-            c.vocab_size, ", ", c.hidden_size, ", ", c.type_vocab_size, " and ", c.max_position_embeddings);
+    require(c.vocab_size >= 0 && c.hidden_size >= 0 && c.type_vocab_size >= 0 &&
+                c.max_position_embeddings >= 0,
+            "Embeddings: vocab_size, hidden_size, type_vocab_size and max_position_embeddings must "
+            "be >= 0; got ",
+            c.vocab_size, ", ", c.hidden_size, ", ", c.type_vocab_size, " and ",
+            c.max_position_embeddings);
     require_probability("Embeddings: hidden_dropout_prob", c.hidden_dropout_prob);
     return c;
   }
 
+  void add_sinusoids(const std::int32_t* positions, TensorView<Scalar, 2> y,
+                     Workspace& workspace) const {
+    const SinusoidalLayout layout = config.sinusoidal_layout;
+    const Index width = y.columns();
+    Scratch scratch(workspace);
+    auto* frequencies = scratch.array<double>(kernels::sinusoidal_waves(layout, width));
+    kernels::sinusoidal_frequencies(layout, width, frequencies);
+    kernels::for_each_row_block(y.rows(), width, workspace, [&](Index begin, Index end) {
+      for (Index i = begin; i < end; ++i) {
+        kernels::add_sinusoid(layout, positions[i], frequencies, y.data() + i * width, width);
+      }
+    });
+  }
+
   std::int32_t position_of(Index first, Index t) const {
     const Index at = first + t + config.position_offset;
-    require(at <= std::numeric_limits<std::int32_t>::max() && at >= std::numeric_limits<std::int32_t>::min(),
+    require(at <= (std::numeric_limits<std::int32_t>::max)() &&
+                at >= (std::numeric_limits<std::int32_t>::min)(),
             "Embeddings: position ", at, " doesn't fit into 32 bits");
     return static_cast<std::int32_t>(at);
   }
 
   void require_positions(const std::int32_t* rows, Index count) const {
     for (Index i = 0; i < count; ++i) {
-      require(rows[i] >= 0 && rows[i] < config.max_position_embeddings, "Embeddings: position ", rows[i],
-              " is outside the table of max_position_embeddings = ", config.max_position_embeddings, " rows");
+      require(rows[i] >= 0 && rows[i] < config.max_position_embeddings, "Embeddings: position ",
+              rows[i],
+              " is outside the table of max_position_embeddings = ", config.max_position_embeddings,
+              " rows");
     }
   }
 };
 
-/// RoBERTa's positions: padding gets `padding_id`, the other tokens padding_id + 1, padding_id + 2, ... in their order.
-inline Tensor<std::int32_t, 2> positions_after_padding(const Tensor<std::int32_t, 2>& ids, std::int32_t padding_id) {
+/// RoBERTa's positions: padding gets `padding_id`, the other tokens padding_id + 1, padding_id + 2,
+/// ... in their order.
+inline Tensor<std::int32_t, 2> positions_after_padding(const Tensor<std::int32_t, 2>& ids,
+                                                       std::int32_t padding_id) {
   Tensor<std::int32_t, 2> positions(ids.shape());
   for (Index b = 0; b < ids.dim(0); ++b) {
     std::int32_t next = padding_id;
-    for (Index t = 0; t < ids.dim(1); ++t) positions(b, t) = ids(b, t) == padding_id ? padding_id : ++next;
+    for (Index t = 0; t < ids.dim(1); ++t)
+      positions(b, t) = ids(b, t) == padding_id ? padding_id : ++next;
   }
   return positions;
 }
 
-/// Positions counted over the tokens with keep(b, t) only, so that padding on the left shifts nothing; the others get 0.
+/// Positions counted over the tokens with keep(b, t) only, so that padding on the left shifts
+/// nothing; the others get 0.
 inline Tensor<std::int32_t, 2> positions_of_kept(const Tensor<bool, 2>& keep) {
   Tensor<std::int32_t, 2> positions(keep.shape());
   for (Index b = 0; b < keep.dim(0); ++b) {

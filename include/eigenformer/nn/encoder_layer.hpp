@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// A layer of a transformer's encoder: self-attention and a feed-forward network, each a branch beside a residual connection.
+// A layer of a transformer's encoder: self-attention and a feed-forward network, each a branch
+// beside a residual connection.
 //
-//   pre:   h = x + attention(attention_norm(x))      y = h + feed_forward(feed_forward_norm(h))     (GPT-2, ViT; Xiong et al. 2020)
-//   post:  h = attention_norm(x + attention(x))      y = feed_forward_norm(h + feed_forward(h))     (Vaswani et al. 2017, BERT)
+//   pre:   h = x + attention(attention_norm(x))   y = h + feed_forward(feed_forward_norm(h))
+//   post:  h = attention_norm(x + attention(x))   y = feed_forward_norm(h + feed_forward(h))
+//
+// pre: GPT-2, ViT (Xiong et al. 2020). post: BERT (Vaswani et al. 2017).
 //
 //   x, y: (B, T, hidden_size)
 //
-// Norms are named after the branch that they guard, in either order; with the same parameters the two orders differ only in where
-// the norms stand. Norm and feed-forward are template parameters: EncoderLayer<float, RMSNorm, GatedFeedForward>.
+// Norms are named after the branch that they guard, in either order; with the same parameters the
+// two orders differ only in where the norms stand. Norm and feed-forward are template parameters:
+// EncoderLayer<float, RMSNorm, GatedFeedForward>.
 
 #include <optional>
 #include <string>
@@ -73,7 +77,8 @@ struct EncoderLayerConfig {
   }
 };
 
-template <class Format, template <class> class Norm = LayerNorm, template <class> class FeedForwardNetwork = FeedForward>
+template <class Format, template <class> class Norm = LayerNorm,
+          template <class> class FeedForwardNetwork = FeedForward>
 struct EncoderLayer {
   using Scalar = ScalarOf<Format>;
   template <class F>
@@ -100,20 +105,23 @@ struct EncoderLayer {
     f("feed_forward", layer.feed_forward...);
   }
 
-  /// y must not overlap x. `weights`, when it views something, receives the attention's probabilities (B, H, T, T).
-  void forward(TensorView<const Scalar, 3> x, const Mask<Scalar>& mask, TensorView<Scalar, 3> y, Workspace& workspace,
-               TensorView<Scalar, 4> weights = {}) const {
+  /// y must not overlap x. `weights`, when it views something, receives the attention's
+  /// probabilities (B, H, T, T).
+  void forward(TensorView<const Scalar, 3> x, const Mask<Scalar>& mask, TensorView<Scalar, 3> y,
+               Workspace& workspace, TensorView<Scalar, 4> weights = {}) const {
     require_shape("EncoderLayer: x", x.shape(), {x.dim(0), x.dim(1), config.hidden_size});
     require_shape("EncoderLayer: y", y.shape(), x.shape());
     require_disjoint("EncoderLayer", y, x);
     Scratch scratch(workspace);
     const auto h = scratch.tensor<Scalar, 3>(x.shape());
-    add_branch(attention_norm, x, h, workspace, [&](TensorView<const Scalar, 3> from, TensorView<Scalar, 3> to) {
-      attention.forward(from, from, from, mask, to, workspace, weights);
-    });
-    add_branch(feed_forward_norm, h, y, workspace, [&](TensorView<const Scalar, 3> from, TensorView<Scalar, 3> to) {
-      feed_forward.forward(from, to, workspace);
-    });
+    add_branch(attention_norm, x, h, workspace,
+               [&](TensorView<const Scalar, 3> from, TensorView<Scalar, 3> to) {
+                 attention.forward(from, from, from, mask, to, workspace, weights);
+               });
+    add_branch(feed_forward_norm, h, y, workspace,
+               [&](TensorView<const Scalar, 3> from, TensorView<Scalar, 3> to) {
+                 feed_forward.forward(from, to, workspace);
+               });
   }
 
   Tensor<Scalar, 3> operator()(const Tensor<Scalar, 3>& x, const Mask<Scalar>& mask = {}) const {

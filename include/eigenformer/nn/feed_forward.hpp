@@ -22,9 +22,11 @@ struct FeedForwardConfig {
 };
 
 /// The configuration shared by FeedForward and GatedFeedForward, checked.
-inline const FeedForwardConfig& checked_feed_forward(const std::string& who, const FeedForwardConfig& c) {
+inline const FeedForwardConfig& checked_feed_forward(const std::string& who,
+                                                     const FeedForwardConfig& c) {
   require(c.hidden_size >= 0 && c.intermediate_size >= 0, who,
-          ": hidden_size and intermediate_size must be >= 0; got ", c.hidden_size, " and ", c.intermediate_size);
+          ": hidden_size and intermediate_size must be >= 0; got ", c.hidden_size, " and ",
+          c.intermediate_size);
   require_probability(who + ": activation_dropout_prob", c.activation_dropout_prob);
   require_probability(who + ": hidden_dropout_prob", c.hidden_dropout_prob);
   return c;

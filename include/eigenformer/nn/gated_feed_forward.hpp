@@ -5,7 +5,8 @@
 //
 //   y = down(activation(gate(x)) * up(x))
 //
-// The activation is on the gate. sigmoid gives GLU, identity Bilinear, relu ReGLU, gelu GEGLU, silu SwiGLU (Llama's MLP).
+// The activation is on the gate. sigmoid gives GLU, identity Bilinear, relu ReGLU, gelu GEGLU, silu
+// SwiGLU (Llama's MLP).
 //
 //   x, y: (..., hidden_size)   gate, up: hidden_size to intermediate_size   down: back
 
@@ -51,7 +52,8 @@ struct GatedFeedForward {
     const auto value = scratch.tensor<Scalar, 2>({x.rows(), config.intermediate_size});
     const auto gated = scratch.tensor<Scalar, 2>(value.shape());
     up.forward(x.view(), value, workspace);
-    gate.forward(x.view(), gated, workspace, {.activation = config.activation, .multiplier = value.data()});
+    gate.forward(x.view(), gated, workspace,
+                 {.activation = config.activation, .multiplier = value.data()});
     down.forward(gated, y.view(), workspace);
   }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Activations on whole tensors: a free function for each, and the module GELU. Formulas: kernels/activation.hpp.
+// Activations on whole tensors: a free function for each, and the module GELU. Formulas:
+// kernels/activation.hpp.
 //
 //   ef::GELU<float> gelu({.approximate = ef::GELUApproximation::tanh});
 //   y = gelu(x);

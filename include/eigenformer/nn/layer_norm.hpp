@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// y = (x - mean) / sqrt(variance + eps) * weight + bias over the last axis, population variance, eps inside the root (PyTorch's
-// nn.LayerNorm). Accurate for rows such as 1e4 +- 1e-3; a constant row gives exactly the bias.
+// y = (x - mean) / sqrt(variance + eps) * weight + bias over the last axis, population variance,
+// eps inside the root (PyTorch's nn.LayerNorm). Accurate for rows such as 1e4 +- 1e-3; a constant
+// row gives exactly the bias.
 //
 //   x, y: (..., hidden_size)   weight, bias: (hidden_size)
 
@@ -36,7 +37,9 @@ struct LayerNorm {
 
   /// Weight 1, bias 0. Throws std::invalid_argument for a negative size or eps.
   explicit LayerNorm(const LayerNormConfig& config_)
-      : config(checked(config_)), weight({config.hidden_size}), bias({config.bias ? config.hidden_size : 0}) {
+      : config(checked(config_)),
+        weight({config.hidden_size}),
+        bias({config.bias ? config.hidden_size : 0}) {
     if constexpr (requires { weight.data(); }) init_own(Key{0});
   }
 

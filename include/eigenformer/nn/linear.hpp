@@ -3,7 +3,8 @@
 
 // y = x W^T + b on the last axis (PyTorch's nn.Linear).
 //
-//   x: (..., in_features)   weight: (out_features, in_features)   bias: (out_features)   y: (..., out_features)
+//   x: (..., in_features)   y: (..., out_features)
+//   weight: (out_features, in_features)   bias: (out_features)
 
 #include <cmath>
 
@@ -29,7 +30,8 @@ struct Linear {
   Parameter<Format, 2> weight;
   Parameter<Format, 1> bias;  // empty without bias
 
-  /// Zero weights; `init` draws them, `load` reads them. Throws std::invalid_argument for negative sizes.
+  /// Zero weights; `init` draws them, `load` reads them. Throws std::invalid_argument for negative
+  /// sizes.
   explicit Linear(const LinearConfig& config_)
       : config(checked(config_)),
         weight({config.out_features, config.in_features}),
@@ -43,19 +45,23 @@ struct Linear {
 
   /// Glorot and Bengio 2010: uniform within +-sqrt(6 / (in + out)); zero bias.
   void init_own(Key key) {
-    const double bound = std::sqrt(6.0 / static_cast<double>(std::max<Index>(1, config.in_features + config.out_features)));
+    const double bound = std::sqrt(
+        6.0 / static_cast<double>(std::max<Index>(1, config.in_features + config.out_features)));
     for (Index i = 0; i < weight.size(); ++i) {
-      weight.data()[i] = static_cast<Scalar>(bound * (2.0 * key.uniform(static_cast<std::uint64_t>(i)) - 1.0));
+      weight.data()[i] =
+          static_cast<Scalar>(bound * (2.0 * key.uniform(static_cast<std::uint64_t>(i)) - 1.0));
     }
     std::fill(bias.begin(), bias.end(), Scalar(0));
   }
 
-  /// y must not overlap x. `finish` is applied to each element of the result: see kernels/linear.hpp.
+  /// y must not overlap x. `finish` is applied to each element of the result: see
+  /// kernels/linear.hpp.
   void forward(RowsView<const Scalar> x, RowsView<Scalar> y, Workspace& workspace,
                const kernels::LinearFinish<Scalar>& finish = {}) const {
     require_rows("Linear", x, config.in_features, y, config.out_features);
     require_disjoint("Linear", x, y);
-    kernels::linear<Scalar>(x.view(), weight, config.bias ? bias.data() : nullptr, y.view(), finish, workspace);
+    kernels::linear<Scalar>(x.view(), weight, config.bias ? bias.data() : nullptr, y.view(), finish,
+                            workspace);
   }
 
   template <int Rank>
@@ -65,8 +71,9 @@ struct Linear {
 
  private:
   static const LinearConfig& checked(const LinearConfig& c) {
-    require(c.in_features >= 0 && c.out_features >= 0, "Linear: in_features and out_features must be >= 0; got ",
-            c.in_features, " and ", c.out_features);
+    require(c.in_features >= 0 && c.out_features >= 0,
+            "Linear: in_features and out_features must be >= 0; got ", c.in_features, " and ",
+            c.out_features);
     return c;
   }
 };

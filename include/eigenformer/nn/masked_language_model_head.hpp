@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// The masked-language-model head of BERT: logits over the vocabulary for every token, through the token embeddings themselves.
+// The masked-language-model head of BERT: logits over the vocabulary for every token, through the
+// token embeddings themselves.
 //
 //   logits = norm(activation(transform(x))) E^T + bias
 //
-//   x: (..., hidden_size)   E, the token table: (vocab_size, hidden_size)   logits: (..., vocab_size)
+//   x: (..., hidden_size)   logits: (..., vocab_size)   E: (vocab_size, hidden_size)
 
 #include "eigenformer/nn/layer_norm.hpp"
 #include "eigenformer/nn/linear.hpp"
@@ -51,7 +52,8 @@ struct MaskedLanguageModelHead {
   void forward(RowsView<const Scalar> x, TensorView<const Scalar, 2> table, RowsView<Scalar> y,
                Workspace& workspace) const {
     require_rows("MaskedLanguageModelHead", x, config.hidden_size, y, config.vocab_size);
-    require_shape("MaskedLanguageModelHead: table", table.shape(), {config.vocab_size, config.hidden_size});
+    require_shape("MaskedLanguageModelHead: table", table.shape(),
+                  {config.vocab_size, config.hidden_size});
     Scratch scratch(workspace);
     const auto hidden = scratch.tensor<Scalar, 2>({x.rows(), config.hidden_size});
     transform.forward(x.view(), hidden, workspace, {.activation = config.activation});

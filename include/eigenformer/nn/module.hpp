@@ -1,22 +1,26 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Modules: plain values that hold parameters and configuration, nothing else; a tree of named parameters.
+// Modules: plain values that hold parameters and configuration, nothing else; a tree of named
+// parameters.
 //
-// A module lists its fields once, in a static `visit`, which walks one tree or several of the same shape in step:
+// A module lists its fields once, in a static `visit`, which walks one tree or several of the same
+// shape in step:
 //
 //   template <class F, class... Layer> static void visit(F&& f, Layer&... layer) {
 //     f("attention_norm", layer.attention_norm...);
 //     f("attention", layer.attention...);
 //   }
 //
-// A field is a parameter, a module, a std::vector of modules ("layers.0.attention") or a std::optional module (left out while empty).
-// On this list stand counting, initialising, casting, saving and loading. A gradient is a value of the module's own type.
+// A field is a parameter, a module, a std::vector of modules ("layers.0.attention") or a
+// std::optional module (left out while empty). On this list stand counting, initialising, casting,
+// saving and loading. A gradient is a value of the module's own type.
 //
-// A module also has `config`, `WithFormat<F>` (itself in another format) and, if it owns parameters directly, `init_own(key)`.
+// A module also has `config`, `WithFormat<F>` (itself in another format) and, if it owns parameters
+// directly, `init_own(key)`.
 //
-// Thread contract of every module: all of inference is const and keeps no state, so one module serves any number of threads, each
-// with its own Workspace.
+// Thread contract of every module: all of inference is const and keeps no state, so one module
+// serves any number of threads, each with its own Workspace.
 
 #include <algorithm>
 #include <concepts>
@@ -46,7 +50,9 @@ struct IgnoreFields {
 }  // namespace internal
 
 template <class M>
-concept Module = requires(M& module) { std::remove_const_t<M>::visit(internal::IgnoreFields{}, module); };
+concept Module = requires(M& module) {
+  std::remove_const_t<M>::visit(internal::IgnoreFields{}, module);
+};
 
 namespace internal {
 
@@ -59,8 +65,8 @@ inline constexpr bool is_optional = false;
 template <class T>
 inline constexpr bool is_optional<std::optional<T>> = true;
 
-/// Walks fields in step. `on_module(name, modules...)` is called for each module before its fields, `on_parameter(name, ...)` for
-/// each parameter; names are dotted paths from the root.
+/// Walks fields in step. `on_module(name, modules...)` is called for each module before its fields,
+/// `on_parameter(name, ...)` for each parameter; names are dotted paths from the root.
 template <class OnModule, class OnParameter>
 struct Walker {
   std::string prefix;
@@ -72,12 +78,14 @@ struct Walker {
     using Field = std::remove_const_t<First>;
     const std::string path = prefix.empty() ? std::string(name) : prefix + "." + std::string(name);
     if constexpr (is_vector<Field>) {
-      require(((rest.size() == first.size()) && ...), "visit: ", path, ": the modules differ in their number of layers");
+      require(((rest.size() == first.size()) && ...), "visit: ", path,
+              ": the modules differ in their number of layers");
       for (std::size_t i = 0; i < first.size(); ++i) {
         Walker{path, on_module, on_parameter}(std::to_string(i), first[i], rest[i]...);
       }
     } else if constexpr (is_optional<Field>) {
-      require(((rest.has_value() == first.has_value()) && ...), "visit: ", path, " is missing in one of the modules");
+      require(((rest.has_value() == first.has_value()) && ...), "visit: ", path,
+              " is missing in one of the modules");
       if (first.has_value()) (*this)(name, *first, *rest...);
     } else if constexpr (Module<Field>) {
       on_module(path, first, rest...);
@@ -92,7 +100,8 @@ template <class OnModule, class OnParameter, class First, class... Rest>
 void walk(OnModule&& on_module, OnParameter&& on_parameter, First& first, Rest&... rest) {
   on_module(std::string(), first, rest...);
   std::remove_const_t<First>::visit(
-      Walker<std::remove_reference_t<OnModule>, std::remove_reference_t<OnParameter>>{{}, on_module, on_parameter},
+      Walker<std::remove_reference_t<OnModule>, std::remove_reference_t<OnParameter>>{
+          {}, on_module, on_parameter},
       first, rest...);
 }
 
@@ -105,14 +114,15 @@ constexpr std::uint64_t hash_of(std::string_view text) {
 
 }  // namespace internal
 
-/// Calls f(name, parameter) for each parameter, in a fixed order; name is a dotted path such as "attention.query.weight".
+/// Calls f(name, parameter) for each parameter, in a fixed order; name is a dotted path such as
+/// "attention.query.weight".
 template <Module M, class F>
 void for_each_parameter(M& module, F&& f) {
   internal::walk([](const std::string&, auto&) {}, f, module);
 }
 
-/// Calls f(name, parameter of first, parameter of each of the rest) over modules of the same shape, in step. They may differ in
-/// format or constness.
+/// Calls f(name, parameter of first, parameter of each of the rest) over modules of the same shape,
+/// in step. They may differ in format or constness.
 template <class F, Module First, Module... Rest>
 void for_each_parameter_in_step(F&& f, First& first, Rest&... rest) {
   internal::walk([](const std::string&, auto&...) {}, f, first, rest...);
@@ -121,14 +131,16 @@ void for_each_parameter_in_step(F&& f, First& first, Rest&... rest) {
 /// Calls f(name, module) for the module itself, with an empty name, and for each module inside it.
 template <Module M, class F>
 void for_each_module(M& module, F&& f) {
-  internal::walk(f, [](const std::string&, auto&) {}, module);
+  internal::walk(
+      f, [](const std::string&, auto&) {}, module);
 }
 
 /// Number of parameters, in elements.
 template <Module M>
 Index count_parameters(const M& module) {
   Index count = 0;
-  for_each_parameter(module, [&](const std::string&, const auto& parameter) { count += parameter.size(); });
+  for_each_parameter(module,
+                     [&](const std::string&, const auto& parameter) { count += parameter.size(); });
   return count;
 }
 
@@ -137,7 +149,8 @@ template <Module M>
 M zeros_like(const M& module) {
   M zeros(module);
   for_each_parameter(zeros, [](const std::string&, auto& parameter) {
-    std::fill(parameter.begin(), parameter.end(), typename std::remove_reference_t<decltype(parameter)>::Scalar(0));
+    std::fill(parameter.begin(), parameter.end(),
+              typename std::remove_reference_t<decltype(parameter)>::Scalar(0));
   });
   return zeros;
 }
@@ -149,7 +162,8 @@ auto cast(const M& module) {
   for_each_parameter_in_step(
       [](const std::string&, auto& to, const auto& from) {
         using Scalar = typename std::remove_reference_t<decltype(to)>::Scalar;
-        std::transform(from.begin(), from.end(), to.begin(), [](auto value) { return static_cast<Scalar>(value); });
+        std::transform(from.begin(), from.end(), to.begin(),
+                       [](auto value) { return static_cast<Scalar>(value); });
       },
       result, module);
   return result;
@@ -159,7 +173,8 @@ auto cast(const M& module) {
 template <Module M>
 bool parameters_equal(const M& a, const M& b) {
   bool equal = true;
-  for_each_parameter_in_step([&](const std::string&, const auto& x, const auto& y) { equal = equal && x == y; }, a, b);
+  for_each_parameter_in_step(
+      [&](const std::string&, const auto& x, const auto& y) { equal = equal && x == y; }, a, b);
   return equal;
 }
 
@@ -168,7 +183,8 @@ inline void require_probability(std::string_view who, double probability) {
   require(probability >= 0 && probability <= 1, who, " must be in [0, 1]; got ", probability);
 }
 
-/// The convenience call of modules that work on rows: a new tensor (..., columns) for x (..., C), and scratch memory of its own.
+/// The convenience call of modules that work on rows: a new tensor (..., columns) for x (..., C),
+/// and scratch memory of its own.
 template <Module M, class T, int Rank>
 Tensor<T, Rank> forward_to_new(const M& module, const Tensor<T, Rank>& x, Index columns) {
   Shape<Rank> shape = x.shape();
@@ -179,12 +195,14 @@ Tensor<T, Rank> forward_to_new(const M& module, const Tensor<T, Rank>& x, Index 
   return y;
 }
 
-/// Draws all parameters anew: weights of linear maps from the Glorot (Xavier) uniform distribution, biases 0, norms 1 and 0,
-/// embeddings normal with deviation 0.02. Each module's numbers depend on the key and on its own name alone.
+/// Draws all parameters anew: weights of linear maps from the Glorot (Xavier) uniform distribution,
+/// biases 0, norms 1 and 0, embeddings normal with deviation 0.02. Each module's numbers depend on
+/// the key and on its own name alone.
 template <Module M>
 void init(M& module, Key key) {
   for_each_module(module, [&](const std::string& name, auto& part) {
-    if constexpr (requires { part.init_own(key); }) part.init_own(key.fold_in(internal::hash_of(name)));
+    if constexpr (requires { part.init_own(key); })
+      part.init_own(key.fold_in(internal::hash_of(name)));
   });
 }
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Images to tokens (Dosovitskiy et al. 2020): every patch of pixels through one Linear. The same map as a convolution with kernel =
-// stride = patch_size, whose weights (C, channels, height, width) are `projection.weight` (C, channels height width) in memory.
+// Images to tokens (Dosovitskiy et al. 2020): every patch of pixels through one Linear. The same
+// map as a convolution with kernel = stride = patch_size, whose weights (C, channels, height,
+// width) are `projection.weight` (C, channels height width) in memory.
 //
-//   images: (B, num_channels, height, width)   y: (B, N, hidden_size), N = floor(height / patch) floor(width / patch), row by row
+//   images: (B, num_channels, height, width)   y: (B, N, hidden_size)
+//   N = floor(height / patch height) floor(width / patch width), row by row
 
 #include "eigenformer/kernels/patches.hpp"
 #include "eigenformer/nn/linear.hpp"
@@ -44,17 +46,21 @@ struct PatchEmbedding {
   /// Throws std::invalid_argument for sizes that aren't positive or a patch larger than the image.
   explicit PatchEmbedding(const PatchEmbeddingConfig& config_)
       : config(checked(config_)),
-        projection({config.num_channels * config.patch_size.height * config.patch_size.width, config.hidden_size}) {}
+        projection({config.num_channels * config.patch_size.height * config.patch_size.width,
+                    config.hidden_size}) {}
 
   template <class F, class... Layer>
   static void visit(F&& f, Layer&... layer) {
     f("projection", layer.projection...);
   }
 
-  void forward(TensorView<const Scalar, 4> images, TensorView<Scalar, 3> y, Workspace& workspace) const {
-    require_shape("PatchEmbedding: images", images.shape(),
-                  {images.dim(0), config.num_channels, config.image_size.height, config.image_size.width});
-    require_shape("PatchEmbedding: y", y.shape(), {images.dim(0), config.num_patches(), config.hidden_size});
+  void forward(TensorView<const Scalar, 4> images, TensorView<Scalar, 3> y,
+               Workspace& workspace) const {
+    require_shape(
+        "PatchEmbedding: images", images.shape(),
+        {images.dim(0), config.num_channels, config.image_size.height, config.image_size.width});
+    require_shape("PatchEmbedding: y", y.shape(),
+                  {images.dim(0), config.num_patches(), config.hidden_size});
     require_disjoint("PatchEmbedding", y, images);
     Scratch scratch(workspace);
     const auto patches = scratch.tensor<Scalar, 2>({y.rows(), projection.config.in_features});
@@ -71,11 +77,14 @@ struct PatchEmbedding {
 
  private:
   static const PatchEmbeddingConfig& checked(const PatchEmbeddingConfig& c) {
-    require(c.patch_size.height > 0 && c.patch_size.width > 0 && c.image_size.height >= c.patch_size.height &&
+    require(c.patch_size.height > 0 && c.patch_size.width > 0 &&
+                c.image_size.height >= c.patch_size.height &&
                 c.image_size.width >= c.patch_size.width,
-            "PatchEmbedding: patch_size must be > 0 and at most image_size; got ", c.patch_size, " and ", c.image_size);
-    require(c.num_channels > 0 && c.hidden_size > 0, "PatchEmbedding: num_channels and hidden_size must be > 0; got ",
-            c.num_channels, " and ", c.hidden_size);
+            "PatchEmbedding: patch_size must be > 0 and at most image_size; got ", c.patch_size,
+            " and ", c.image_size);
+    require(c.num_channels > 0 && c.hidden_size > 0,
+            "PatchEmbedding: num_channels and hidden_size must be > 0; got ", c.num_channels,
+            " and ", c.hidden_size);
     return c;
   }
 };

@@ -15,7 +15,8 @@ inline namespace EIGENFORMER_ABI {
 template <class T>
 void first_tokens(TensorView<const T, 3> x, TensorView<T, 2> y) {
   require_shape("first_tokens: y", y.shape(), {x.dim(0), x.dim(2)});
-  require(x.dim(1) >= 1 || x.dim(0) == 0, "first_tokens: x must hold at least one token; got ", x.shape());
+  require(x.dim(1) >= 1 || x.dim(0) == 0, "first_tokens: x must hold at least one token; got ",
+          x.shape());
   for (Index b = 0; b < x.dim(0); ++b) {
     std::copy_n(x.data() + b * x.dim(1) * x.dim(2), x.dim(2), y.data() + b * x.dim(2));
   }
@@ -35,7 +36,8 @@ struct Pooler {
   PoolerConfig config;
   Linear<Format> dense;
 
-  explicit Pooler(const PoolerConfig& config_) : config(config_), dense({config.hidden_size, config.hidden_size}) {}
+  explicit Pooler(const PoolerConfig& config_)
+      : config(config_), dense({config.hidden_size, config.hidden_size}) {}
 
   template <class F, class... Layer>
   static void visit(F&& f, Layer&... layer) {

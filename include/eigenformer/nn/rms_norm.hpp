@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// y = x / sqrt(mean(x^2) + eps) * weight over the last axis, eps inside the root (PyTorch's nn.RMSNorm, T5, Llama). With
-// `unit_offset` the factor is 1 + weight, for checkpoints that store weight - 1 (Gemma).
+// y = x / sqrt(mean(x^2) + eps) * weight over the last axis, eps inside the root (PyTorch's
+// nn.RMSNorm, T5, Llama). With `unit_offset` the factor is 1 + weight, for checkpoints that store
+// weight - 1 (Gemma).
 //
 //   x, y: (..., hidden_size)   weight: (hidden_size)
 
@@ -34,7 +35,8 @@ struct RMSNorm {
   }
 
   /// A factor of 1 for every element. Throws std::invalid_argument for a negative size or eps.
-  explicit RMSNorm(const RMSNormConfig& config_) : config(checked(config_)), weight({config.hidden_size}) {
+  explicit RMSNorm(const RMSNormConfig& config_)
+      : config(checked(config_)), weight({config.hidden_size}) {
     if constexpr (requires { weight.data(); }) init_own(Key{0});
   }
 
@@ -43,7 +45,9 @@ struct RMSNorm {
     f("weight", layer.weight...);
   }
 
-  void init_own(Key) { std::fill(weight.begin(), weight.end(), Scalar(config.unit_offset ? 0 : 1)); }
+  void init_own(Key) {
+    std::fill(weight.begin(), weight.end(), Scalar(config.unit_offset ? 0 : 1));
+  }
 
   /// y may be x itself; it must not overlap x otherwise.
   void forward(RowsView<const Scalar> x, RowsView<Scalar> y, Workspace& workspace) const {

@@ -1,1 +1,1 @@
-#include <eigenformer/io/safetensors.hpp>
+#include <eigenformer/io/io.hpp>

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// Random access to the bytes of a file, or of memory that the program already has (an embedded checkpoint). Only what is asked for is
+// read.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <span>
+#include <string>
+#include <system_error>
+
+#include "eigenformer/base/error.hpp"
+
+namespace eigenformer {
+inline namespace EIGENFORMER_ABI {
+
+/// Throws std::runtime_error "name: text": a wrong file.
+template <class... Parts>
+[[noreturn]] void fail_file(std::string_view name, const Parts&... parts) {
+  fail<std::runtime_error>((std::string(name) + ": " + ... + to_text(parts)));
+}
+
+/// Not for concurrent use.
+class ByteSource {
+ public:
+  explicit ByteSource(const std::filesystem::path& path) : name_(path.string()) {
+    std::error_code error;
+    const auto status = std::filesystem::status(path, error);
+    if (!std::filesystem::exists(status)) fail_file(name_, "no such file");
+    if (!std::filesystem::is_regular_file(status)) fail_file(name_, "is not a file");
+    file_.open(path, std::ios::binary);
+    const std::uintmax_t size = std::filesystem::file_size(path, error);
+    if (!file_ || error) fail_file(name_, "cannot be opened");
+    size_ = size;
+  }
+
+  /// `bytes` must stay where they are for as long as the source is used; `name` is for error texts.
+  ByteSource(std::span<const std::byte> bytes, std::string name)
+      : name_(std::move(name)), memory_(bytes.data()), size_(bytes.size()) {}
+
+  const std::string& name() const { return name_; }
+  std::uint64_t size() const { return size_; }
+
+  /// Copies bytes [offset, offset + count). Throws std::runtime_error if they aren't there.
+  void read(std::uint64_t offset, void* to, std::size_t count) {
+    if (count == 0) return;
+    if (offset > size_ || count > size_ - offset) {
+      fail_file(name_, "bytes ", offset, " to ", offset + count, " lie behind the end");
+    }
+    if (memory_ != nullptr) {
+      std::memcpy(to, memory_ + offset, count);
+      return;
+    }
+    file_.clear();
+    file_.seekg(static_cast<std::streamoff>(offset));
+    file_.read(static_cast<char*>(to), static_cast<std::streamsize>(count));
+    if (!file_) fail_file(name_, "reading ", count, " bytes at ", offset, " failed");
+  }
+
+ private:
+  std::string name_;
+  std::ifstream file_;
+  const std::byte* memory_ = nullptr;
+  std::uint64_t size_ = 0;
+};
+
+}  // namespace EIGENFORMER_ABI
+}  // namespace eigenformer

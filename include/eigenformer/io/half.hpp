@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// The two 16-bit number formats of checkpoints, widened to float exactly: subnormals, infinities and
+// NaN included.
+//
+//   Float16    1 sign, 5 exponent, 10 fraction bits (IEEE 754 binary16)
+//   BFloat16   1 sign, 8 exponent, 7 fraction bits: the upper half of a float
+
+#include <bit>
+#include <cstdint>
+
+#include "eigenformer/base/config.hpp"
+
+namespace eigenformer {
+inline namespace EIGENFORMER_ABI {
+
+struct Float16 {
+  std::uint16_t bits = 0;
+};
+
+struct BFloat16 {
+  std::uint16_t bits = 0;
+};
+
+constexpr float to_float(Float16 value) {
+  const std::uint32_t sign = (value.bits & 0x8000u) << 16;
+  const std::uint32_t exponent = (value.bits >> 10) & 0x1Fu;
+  const std::uint32_t fraction = value.bits & 0x3FFu;
+  if (exponent == 0) {  // zero or subnormal: a multiple of 2^-24
+    const float magnitude = static_cast<float>(fraction) * 0x1p-24f;
+    return sign == 0 ? magnitude : -magnitude;
+  }
+  const std::uint32_t widened = exponent == 31 ? 255 : exponent + (127 - 15);
+  return std::bit_cast<float>(sign | widened << 23 | fraction << 13);
+}
+
+constexpr float to_float(BFloat16 value) {
+  return std::bit_cast<float>(std::uint32_t{value.bits} << 16);
+}
+
+}  // namespace EIGENFORMER_ABI
+}  // namespace eigenformer

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// Finds the stored tensors of a module's parameters by a key map, and everything that is wrong with them, before anything is read.
+
+#include <set>
+
+#include "eigenformer/io/checkpoint.hpp"
+#include "eigenformer/io/key_map.hpp"
+#include "eigenformer/nn/module.hpp"
+
+namespace eigenformer {
+inline namespace EIGENFORMER_ABI {
+
+/// What did not fit between a module and a checkpoint.
+struct LoadReport {
+  std::vector<std::string> missing;     // parameters that the checkpoint doesn't have
+  std::vector<std::string> unexpected;  // tensors that no parameter wants
+  std::vector<std::string> ignored;     // tensors that the key map leaves out
+};
+
+namespace internal {
+
+/// Where one parameter comes from.
+struct ParameterSource {
+  KeyRow row;
+  std::vector<std::string> stored;  // one name, or several that are joined; none: the parameter keeps its values
+  std::vector<std::string> copies;  // must be equal to the parameter
+};
+
+class KeyLookup {
+ public:
+  template <Module M>
+  KeyLookup(const M& module, const Checkpoint& checkpoint, const KeyMap& map)
+      : checkpoint_(checkpoint), map_(map) {
+    std::vector<std::string> own_names;
+    for_each_parameter(module, [&](const std::string& name, const auto&) {
+      own_names.push_back(name);
+    });
+    choose_prefix(own_names);
+    for_each_parameter(module, [&](const std::string& name, const auto& parameter) {
+      using Parameter = std::remove_cvref_t<decltype(parameter)>;
+      add(name, shape_vector(parameter.shape()), [](DataType type) {
+        if constexpr (requires { typename Parameter::Scalar; }) {
+          return reads_into<typename Parameter::Scalar>(type);
+        } else {
+          return reads_into<float>(type);
+        }
+      });
+    });
+    for (const std::string& name : checkpoint.names()) {
+      if (used_.contains(name)) continue;
+      (is_ignored(name) ? report_.ignored : report_.unexpected).push_back(name);
+    }
+  }
+
+  const LoadReport& report() const { return report_; }
+  const ParameterSource& source_of(const std::string& own) const { return sources_.at(own); }
+
+  /// Throws std::runtime_error with everything that is wrong at once: tensors of a wrong shape or type always, missing and unexpected ones
+  /// if `strict`.
+  void require_fit(bool strict) const {
+    std::string text;
+    if (strict) {
+      for (const std::string& line : missing_lines_) text += "\n  missing: " + line;
+      for (const std::string& name : report_.unexpected) text += "\n  unexpected: " + name;
+    }
+    for (const std::string& line : misfits_) text += "\n  " + line;
+    if (!text.empty()) fail_file(checkpoint_.path(), "does not fit the module", text);
+  }
+
+ private:
+  struct Found {
+    const KeyRow* row;
+    std::string stored;  // without prefix
+  };
+
+  std::optional<Found> find_row(const std::string& own) const {
+    static const KeyRow same_name{.stored = "*", .own = "*"};
+    if (map_.rows.empty()) return Found{&same_name, own};
+    for (const KeyRow& row : map_.rows) {
+      if (const auto wildcards = match_key(row.own, own)) {
+        return Found{&row, fill_key(row.stored, *wildcards)};
+      }
+    }
+    return std::nullopt;
+  }
+
+  /// The spelling of a name under which the checkpoint has it.
+  std::optional<std::string> find_spelling(const std::string& name) const {
+    if (checkpoint_.contains(name)) return name;
+    for (const auto& [usual, alias] : map_.aliases) {
+      if (!name.ends_with(usual)) continue;
+      const std::string other = name.substr(0, name.size() - usual.size()) + alias;
+      if (checkpoint_.contains(other)) return other;
+    }
+    return std::nullopt;
+  }
+
+  /// The stored tensors for a name, which may count with `#`.
+  std::vector<std::string> find_stored(const std::string& name) const {
+    std::vector<std::string> names;
+    const std::size_t counter = name.find('#');
+    if (counter == std::string::npos) {
+      if (auto spelling = find_spelling(name)) names.push_back(*std::move(spelling));
+      return names;
+    }
+    while (auto spelling = find_spelling(std::string(name).replace(
+               counter, 1, std::to_string(names.size())))) {
+      names.push_back(*std::move(spelling));
+    }
+    return names;
+  }
+
+  void choose_prefix(const std::vector<std::string>& own_names) {
+    std::ptrdiff_t most = -1;
+    for (const std::string& prefix : map_.prefixes) {
+      const auto count = std::count_if(own_names.begin(), own_names.end(), [&](const auto& own) {
+        const auto found = find_row(own);
+        return found && found->row->prefixed && !find_stored(prefix + found->stored).empty();
+      });
+      if (count > most) {
+        most = count;
+        prefix_ = prefix;
+      }
+    }
+  }
+
+  template <class Converts>
+  void add(const std::string& own, const std::vector<Index>& shape, Converts&& converts) {
+    ParameterSource& source = sources_[own];
+    const auto found = find_row(own);
+    std::string name;  // for error texts
+    if (found) {
+      source.row = *found->row;
+      name = (found->row->prefixed ? prefix_ : "") + found->stored;
+      source.stored = find_stored(name);
+    }
+    for (const TiedCopy& copy : map_.tied) {
+      const auto wildcards = match_key(copy.own, own);
+      if (!wildcards) continue;
+      const std::string copy_name = fill_key(copy.stored, *wildcards);
+      if (checkpoint_.contains(copy_name)) {
+        source.copies.push_back(copy_name);
+      } else if (copy.required) {
+        report_.missing.push_back(own);
+        missing_lines_.push_back(copy_name + " (a copy of " + own + ")");
+      }
+    }
+    if (source.stored.empty() && !source.copies.empty()) {
+      source.row = KeyRow{.stored = source.copies.front(), .own = own};
+      source.stored = {source.copies.front()};
+      source.copies.erase(source.copies.begin());
+    }
+    if (source.stored.empty() && !source.row.optional) {
+      report_.missing.push_back(own);
+      missing_lines_.push_back(!found        ? own + " (the key map has no row for it)"
+                               : name == own ? own
+                                             : name + " (" + own + ")");
+    }
+    require_tensors(own, shape, source, converts);
+  }
+
+  /// Notes what is wrong with the tensors of one parameter.
+  template <class Converts>
+  void require_tensors(const std::string& own, const std::vector<Index>& shape,
+                       const ParameterSource& source, Converts&& converts) {
+    if (source.stored.empty()) return;
+    const std::vector<Index> wanted = stored_shape(shape, source.row);
+    const std::string layout = source.row.transpose ? ", stored transposed" : "";
+    if (source.row.stored.find('#') == std::string::npos) {
+      const std::vector<Index>& actual = checkpoint_.entry(source.stored.front()).shape;
+      if (!shape_fits(actual, wanted, source.row.shape)) {
+        misfits_.push_back("shape: " + source.stored.front() + " has " + shape_text(actual) +
+                           "; " + shape_text(wanted) + " is wanted for " + own + layout);
+      }
+    } else {
+      std::vector<Index> whole = wanted;
+      whole[0] = 0;
+      for (const std::string& name : source.stored) {
+        std::vector<Index> rest = checkpoint_.entry(name).shape;
+        if (rest.size() != wanted.size()) continue;
+        whole[0] += std::exchange(rest[0], wanted[0]);
+        if (rest != wanted) whole[0] = -1;
+      }
+      if (whole != wanted) {
+        misfits_.push_back("shape: " + std::to_string(source.stored.size()) + " tensors, the first " +
+                           source.stored.front() + " " +
+                           shape_text(checkpoint_.entry(source.stored.front()).shape) +
+                           ", do not join to " + shape_text(wanted) + " for " + own);
+      }
+    }
+    for (const std::string& name : source.copies) {
+      const std::vector<Index>& actual = checkpoint_.entry(name).shape;
+      if (actual != shape) {
+        misfits_.push_back("shape: " + name + " has " + shape_text(actual) + "; " +
+                           shape_text(shape) + " is wanted for a copy of " + own);
+      }
+    }
+    for (const auto* names : {&source.stored, &source.copies}) {
+      for (const std::string& name : *names) {
+        used_.insert(name);
+        const DataType type = checkpoint_.entry(name).type;
+        if (!converts(type)) {
+          misfits_.push_back("dtype: " + name + " is " + to_string(type) +
+                             ", which does not convert to the type of " + own);
+        }
+      }
+    }
+  }
+
+  bool is_ignored(const std::string& name) const {
+    return std::any_of(map_.ignored.begin(), map_.ignored.end(), [&](const std::string& pattern) {
+      return match_key(pattern, name) ||
+             (name.starts_with(prefix_) && match_key(pattern, name.substr(prefix_.size())));
+    });
+  }
+
+  const Checkpoint& checkpoint_;
+  const KeyMap& map_;
+  std::string prefix_;
+  std::map<std::string, ParameterSource> sources_;
+  std::set<std::string> used_;
+  std::vector<std::string> missing_lines_;
+  std::vector<std::string> misfits_;
+  LoadReport report_;
+};
+
+}  // namespace internal
+}  // namespace EIGENFORMER_ABI
+}  // namespace eigenformer
