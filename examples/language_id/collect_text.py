@@ -340,21 +340,31 @@ def extract_wheel(path, collection, words):
 
 def clean_words(words, lines_of):
     """Takes borrowed English out of the word lists, and tells Croatian and Serbian apart, which share
-    one list: a word's weight is multiplied by its share of uses in the collected text of each."""
+    one list: of two forms like "mlijeko" and "mleko" Croatian keeps the first, Serbian the second,
+    and a word's weight is multiplied by its share of uses in the collected text of each language."""
     english = dict(words["eng"])
     for code in words:
         if code != "eng":
             words[code] = [(w, f) for w, f in words[code] if english.get(w, 0) < f]
+    listed = {w for w, _ in words["hrv"]}
+    croatian, serbian = set(), set()
+    for word in listed:
+        short = re.sub(r"ije(?=.)|(?<=[bcdfghkmprstvzčšž])je(?=.)|(?<=^gd|^vd)je$|(?<=^pr|^dv)ije$",
+                       "e", word)
+        if short != word and short in listed and len(word) > 3:
+            croatian.add(word)
+            serbian.add(short)
     pair = ("hrv", "srp_latn")
     uses = {code: Counter(re.findall(r"\w+", "\n".join(
         line for (_, c), lines in lines_of.items() if c == code for line in lines).lower()))
         for code in pair}
     total = {code: sum(uses[code].values()) for code in pair}
-    for code, other in (pair, pair[::-1]):
-        rate = {w: (uses[code][w] + 1) / total[code] for w, _ in words[code]}
-        rate_other = {w: (uses[other][w] + 1) / total[other] for w, _ in words[code]}
+    for code, other, wrong in (pair + (serbian - croatian,), pair[::-1] + (croatian - serbian,)):
+        rate = {w: (uses[code][w] + 1) / total[code] for w in listed}
+        rate_other = {w: (uses[other][w] + 1) / total[other] for w in listed}
         words[code] = [(w, f * rate[w] / (rate[w] + rate_other[w])) for w, f in words[code]
-                       if rate[w] > 0.2 * rate_other[w]]
+                       if rate[w] > 0.2 * rate_other[w]
+                       and (w not in wrong or rate[w] > rate_other[w] and uses[code][w] > 2)]
 
 
 def read_frequencies(data, most=20000):

@@ -8,13 +8,14 @@ Writes `config.json`, `model.safetensors` (16-bit floats) and `vocab.txt` in the
 BertForSequenceClassification. Needs torch, transformers, safetensors and tokenizers. Reproducible for
 a given set of texts and library versions: everything random comes from --seed.
 
-A training example: a language (uniform), a kind of text, a line of it, a cut of 10 to 170 bytes at
-word boundaries; sometimes in another case or without diacritics' punctuation. From word lists,
+A training example: a language (uniform), a kind of text, a line of it or several short
+ones, a cut of 16 to 160 bytes at word boundaries, at times without punctuation. From word lists,
 sequences of words drawn by frequency are made. Lines that share six words in a row with a line of
 held_out/ are left out.
 """
 
 import argparse
+import itertools
 import json
 import math
 import pathlib
@@ -67,6 +68,7 @@ class Texts:
         self.development = {}
         self.kinds = {}
         left_out = 0
+        shared = self.shared_lines(text_folder)
         for code in LANGUAGES:
             self.kinds[code], self.development[code] = {}, []
             for kind in KIND_WEIGHT:
@@ -78,9 +80,10 @@ class Texts:
                 lines = read_lines(path)
                 if kind == "word":
                     pairs = [line.rsplit(" ", 1) for line in lines]
-                    weights = [float(weight) ** 0.7 for _, weight in pairs]
+                    weights = list(itertools.accumulate(float(f) ** 0.7 for _, f in pairs))
                     self.kinds[code][kind] = ([w for w, _ in pairs], weights)
                     continue
+                lines = [line for line in lines if code == "eng" or line not in shared]
                 kept = [line for line in lines if excluded.isdisjoint(runs(line, code))]
                 left_out += len(lines) - len(kept)
                 if kind not in ("udhr", "written"):
@@ -98,19 +101,32 @@ class Texts:
                 KIND_WEIGHT[k] * min(1, sizes[k] / 2000) ** 0.5 for k in kinds])
         print(f"lines left out because they are held out: {left_out}")
 
+    @staticmethod
+    def shared_lines(text_folder):
+        """Lines filed under English or under four languages and more: names and untranslated text."""
+        uses = Counter()
+        for code in LANGUAGES:
+            lines = {line for path in text_folder.glob(f"*/{code}.txt") if path.parent.name != "word"
+                     for line in read_lines(path)}
+            uses.update(dict.fromkeys(lines, 4 if code == "eng" else 1))
+        return {line for line, count in uses.items() if count >= 4}
+
     def line(self, code):
         kinds, weights = self.mixture[code]
         kind = self.random.choices(kinds, weights)[0]
         if kind == "word":
-            words, frequencies = self.kinds[code]["word"]
+            words, cumulative = self.kinds[code]["word"]
             glue = "" if code in NO_SPACES else " "
-            return glue.join(self.random.choices(words, frequencies, k=self.random.randint(2, 9)))
+            return glue.join(self.random.choices(words, cum_weights=cumulative,
+                                                 k=self.random.randint(3, 15)))
         return self.random.choice(self.kinds[code][kind])
 
     def example(self, code):
         """A cut of a random line, from short to long, in varied writing."""
+        most = int(math.exp(self.random.uniform(math.log(16), math.log(160))))
         line = self.line(code)
-        most = int(math.exp(self.random.uniform(math.log(10), math.log(170))))
+        while len(line.encode()) < most and self.random.random() < 0.75:
+            line += " " + self.line(code)
         if len(line.encode()) > most:
             if code in NO_SPACES:
                 start = self.random.randrange(len(line)) if self.random.random() < 0.6 else 0
@@ -202,14 +218,14 @@ def main():
     parser.add_argument("--written", type=pathlib.Path, default=HERE / "written")
     parser.add_argument("--held-out", type=pathlib.Path, default=HERE / "held_out")
     parser.add_argument("--output", type=pathlib.Path, required=True)
-    parser.add_argument("--pieces", type=int, default=4940)
+    parser.add_argument("--pieces", type=int, default=5710)
     parser.add_argument("--hidden", type=int, default=64)
-    parser.add_argument("--layers", type=int, default=3)
+    parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--heads", type=int, default=4)
     parser.add_argument("--length", type=int, default=96, help="ids of a text, [CLS] included")
-    parser.add_argument("--steps", type=int, default=6000)
-    parser.add_argument("--batch", type=int, default=256)
-    parser.add_argument("--rate", type=float, default=2e-3)
+    parser.add_argument("--steps", type=int, default=8500)
+    parser.add_argument("--batch", type=int, default=160)
+    parser.add_argument("--rate", type=float, default=2.5e-3)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
@@ -234,7 +250,7 @@ def main():
     plain = [p for p in model.parameters() if p.dim() == 1]
     optimizer = torch.optim.AdamW([{"params": decay, "weight_decay": 0.01},
                                    {"params": plain, "weight_decay": 0.0}],
-                                  lr=arguments.rate, betas=(0.9, 0.98))
+                                  lr=arguments.rate, betas=(0.9, 0.98), fused=True)
     warmup = min(400, arguments.steps // 10)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(
         (step + 1) / warmup, 0.5 * (1 + math.cos(math.pi * min(1, step / arguments.steps)))))

@@ -6,17 +6,15 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <eigenformer/eigenformer.hpp>
-#include <eigenformer/io/bert.hpp>
 #include <exception>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "eigenformer/eigenformer.hpp"
+#include "eigenformer/models/pretrained.hpp"
 #include "word_piece.hpp"
 
 namespace {
@@ -40,27 +38,21 @@ const std::vector<std::string> example_sentences = {
     "How do I get to the train?",
 };
 
-// A settings file of sentence-transformers; an empty object if the model has none.
-nlohmann::json read_settings(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  if (!file) return nlohmann::json::object();
-  try {
-    return nlohmann::json::parse(file);
-  } catch (const nlohmann::json::exception& error) {
-    throw std::runtime_error(path.string() + ": " + error.what());
-  }
+// A settings file of sentence-transformers; empty if the model comes without.
+ef::ConfigFile read_settings(const std::filesystem::path& path) {
+  return std::filesystem::exists(path) ? ef::ConfigFile(path) : ef::ConfigFile("{}", path.string());
 }
 
 // The longest input in tokens: what the settings say, but no more than there are positions.
 ef::Index maximum_length(const std::filesystem::path& directory, ef::Index positions) {
   const auto settings = read_settings(directory / "sentence_bert_config.json");
-  return std::min(positions, settings.value("max_seq_length", positions));
+  return std::min(positions, settings.get<ef::Index>("max_seq_length", positions));
 }
 
 void require_mean_pooling(const std::filesystem::path& directory) {
-  const auto path = directory / "1_Pooling" / "config.json";
-  if (!read_settings(path).value("pooling_mode_mean_tokens", true)) {
-    throw std::runtime_error(path.string() + ": only mean pooling is known here");
+  const auto settings = read_settings(directory / "1_Pooling" / "config.json");
+  if (!settings.get<bool>("pooling_mode_mean_tokens", true)) {
+    settings.fail("the model wants another pooling than the mean over the tokens");
   }
 }
 
@@ -142,7 +134,7 @@ int run(std::vector<std::string> arguments) {
 
   require_mean_pooling(directory);
   const auto tokenizer = examples::WordPiece::from_directory(directory);
-  const auto encoder = ef::load_bert<ef::TransformerEncoder<float>>(directory);
+  const auto encoder = ef::load_encoder<float>(directory);
   const auto longest = maximum_length(directory, encoder.config.max_position_embeddings);
   const auto vectors = sentence_vectors(encoder, tokenizer, longest, sentences);
   if (as_vectors) {

@@ -17,13 +17,13 @@ Reals<Rank> layer_norm(const Reals<Rank>& x, const Reals<1>& weight, const Reals
   Reals<Rank> y(x.shape());
   const Index n = x.dim(Rank - 1);
   for (Index first = 0; first < x.size(); first += n) {
+    // Distances from the first element: a common offset, however large, costs no digits.
+    const auto distance = [&](Index i) { return x.data()[first + i] - x.data()[first]; };
     Real mean = 0, variance = 0;
-    for (Index i = 0; i < n; ++i) mean += x.data()[first + i] / Real(n);
+    for (Index i = 0; i < n; ++i) mean += distance(i) / Real(n);
+    for (Index i = 0; i < n; ++i) variance += (distance(i) - mean) * (distance(i) - mean) / Real(n);
     for (Index i = 0; i < n; ++i) {
-      variance += (x.data()[first + i] - mean) * (x.data()[first + i] - mean) / Real(n);
-    }
-    for (Index i = 0; i < n; ++i) {
-      y.data()[first + i] = (x.data()[first + i] - mean) / std::sqrt(variance + eps) * weight(i) +
+      y.data()[first + i] = (distance(i) - mean) / std::sqrt(variance + eps) * weight(i) +
                             (bias.empty() ? 0 : bias(i));
     }
   }

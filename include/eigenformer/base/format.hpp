@@ -36,7 +36,7 @@ struct ShapeOnly {};
 
 template <class Format>
 struct FormatTraits {
-  static_assert(std::is_floating_point_v<Format> || Eigen::NumTraits<Format>::IsSigned,
+  static_assert(std::is_class_v<Format> || std::is_floating_point_v<Format>,
                 "the format of a module is a number type such as float or double, or ShapeOnly");
   using Scalar = Format;
   template <int Rank>

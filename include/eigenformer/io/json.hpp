@@ -77,7 +77,8 @@ class StrictJsonBuilder {
 
   bool open(nlohmann::json&& empty) {
     if (open_.size() == json_depth_limit) {
-      error = "nested deeper than " + std::to_string(json_depth_limit) + " levels";
+      error = "nested deeper than ";
+      error += std::to_string(json_depth_limit) + " levels";
       return false;
     }
     open_.push_back(add(std::move(empty)));

@@ -24,7 +24,8 @@ namespace internal {
 /// Where one parameter comes from.
 struct ParameterSource {
   KeyRow row;
-  std::vector<std::string> stored;  // one name, or several that are joined; none: the parameter keeps its values
+  std::vector<std::string>
+      stored;  // one name, or several that are joined; none: the parameter keeps its values
   std::vector<std::string> copies;  // must be equal to the parameter
 };
 
@@ -34,9 +35,8 @@ class KeyLookup {
   KeyLookup(const M& module, const Checkpoint& checkpoint, const KeyMap& map)
       : checkpoint_(checkpoint), map_(map) {
     std::vector<std::string> own_names;
-    for_each_parameter(module, [&](const std::string& name, const auto&) {
-      own_names.push_back(name);
-    });
+    for_each_parameter(module,
+                       [&](const std::string& name, const auto&) { own_names.push_back(name); });
     choose_prefix(own_names);
     for_each_parameter(module, [&](const std::string& name, const auto& parameter) {
       using Parameter = std::remove_cvref_t<decltype(parameter)>;
@@ -75,15 +75,15 @@ class KeyLookup {
     std::string stored;  // without prefix
   };
 
-  std::optional<Found> find_row(const std::string& own) const {
-    static const KeyRow same_name{.stored = "*", .own = "*"};
-    if (map_.rows.empty()) return Found{&same_name, own};
+  std::vector<Found> find_rows(const std::string& own) const {
+    if (map_.rows.empty()) return {{&same_name_, own}};
+    std::vector<Found> found;
     for (const KeyRow& row : map_.rows) {
       if (const auto wildcards = match_key(row.own, own)) {
-        return Found{&row, fill_key(row.stored, *wildcards)};
+        found.push_back({&row, fill_key(row.stored, *wildcards)});
       }
     }
-    return std::nullopt;
+    return found;
   }
 
   /// The spelling of a name under which the checkpoint has it.
@@ -105,8 +105,8 @@ class KeyLookup {
       if (auto spelling = find_spelling(name)) names.push_back(*std::move(spelling));
       return names;
     }
-    while (auto spelling = find_spelling(std::string(name).replace(
-               counter, 1, std::to_string(names.size())))) {
+    while (auto spelling =
+               find_spelling(std::string(name).replace(counter, 1, std::to_string(names.size())))) {
       names.push_back(*std::move(spelling));
     }
     return names;
@@ -116,8 +116,10 @@ class KeyLookup {
     std::ptrdiff_t most = -1;
     for (const std::string& prefix : map_.prefixes) {
       const auto count = std::count_if(own_names.begin(), own_names.end(), [&](const auto& own) {
-        const auto found = find_row(own);
-        return found && found->row->prefixed && !find_stored(prefix + found->stored).empty();
+        const auto rows = find_rows(own);
+        return std::any_of(rows.begin(), rows.end(), [&](const Found& found) {
+          return found.row->prefixed && !find_stored(prefix + found.stored).empty();
+        });
       });
       if (count > most) {
         most = count;
@@ -129,12 +131,13 @@ class KeyLookup {
   template <class Converts>
   void add(const std::string& own, const std::vector<Index>& shape, Converts&& converts) {
     ParameterSource& source = sources_[own];
-    const auto found = find_row(own);
-    std::string name;  // for error texts
-    if (found) {
-      source.row = *found->row;
-      name = (found->row->prefixed ? prefix_ : "") + found->stored;
-      source.stored = find_stored(name);
+    std::string name;  // in the first row, for error texts
+    for (const auto& [row, stored] : find_rows(own)) {
+      const std::string full = (row->prefixed ? prefix_ : "") + stored;
+      source.row = *row;
+      source.stored = find_stored(full);
+      if (name.empty()) name = full;
+      if (!source.stored.empty()) break;
     }
     for (const TiedCopy& copy : map_.tied) {
       const auto wildcards = match_key(copy.own, own);
@@ -154,7 +157,7 @@ class KeyLookup {
     }
     if (source.stored.empty() && !source.row.optional) {
       report_.missing.push_back(own);
-      missing_lines_.push_back(!found        ? own + " (the key map has no row for it)"
+      missing_lines_.push_back(name.empty()  ? own + " (the key map has no row for it)"
                                : name == own ? own
                                              : name + " (" + own + ")");
     }
@@ -171,23 +174,26 @@ class KeyLookup {
     if (source.row.stored.find('#') == std::string::npos) {
       const std::vector<Index>& actual = checkpoint_.entry(source.stored.front()).shape;
       if (!shape_fits(actual, wanted, source.row.shape)) {
-        misfits_.push_back("shape: " + source.stored.front() + " has " + shape_text(actual) +
-                           "; " + shape_text(wanted) + " is wanted for " + own + layout);
+        misfits_.push_back("shape: " + source.stored.front() + " has " + shape_text(actual) + "; " +
+                           shape_text(wanted) + " is wanted for " + own + layout);
       }
     } else {
-      std::vector<Index> whole = wanted;
-      whole[0] = 0;
+      Index left = wanted[0];  // of the first axis
+      bool fits = true;
       for (const std::string& name : source.stored) {
-        std::vector<Index> rest = checkpoint_.entry(name).shape;
-        if (rest.size() != wanted.size()) continue;
-        whole[0] += std::exchange(rest[0], wanted[0]);
-        if (rest != wanted) whole[0] = -1;
+        std::vector<Index> piece = checkpoint_.entry(name).shape;
+        if (piece.empty() || piece[0] > left) {
+          fits = false;
+          break;
+        }
+        left -= std::exchange(piece[0], wanted[0]);
+        fits = fits && piece == wanted;
       }
-      if (whole != wanted) {
-        misfits_.push_back("shape: " + std::to_string(source.stored.size()) + " tensors, the first " +
-                           source.stored.front() + " " +
-                           shape_text(checkpoint_.entry(source.stored.front()).shape) +
-                           ", do not join to " + shape_text(wanted) + " for " + own);
+      if (!fits || left != 0) {
+        const std::string& first = source.stored.front();
+        misfits_.push_back("shape: " + first + " " + shape_text(checkpoint_.entry(first).shape) +
+                           " and " + std::to_string(source.stored.size() - 1) +
+                           " more do not join to " + shape_text(wanted) + " for " + own);
       }
     }
     for (const std::string& name : source.copies) {
@@ -218,6 +224,7 @@ class KeyLookup {
 
   const Checkpoint& checkpoint_;
   const KeyMap& map_;
+  const KeyRow same_name_{.stored = "*", .own = "*"};
   std::string prefix_;
   std::map<std::string, ParameterSource> sources_;
   std::set<std::string> used_;

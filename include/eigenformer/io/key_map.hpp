@@ -8,7 +8,7 @@
 //
 // In a pattern `{}` stands for a number and a final `*` for the rest of the name, the same on both sides. In `stored`, `#` counts tensors
 // that together make one parameter: "heads.#.query.*" joins heads.0, heads.1, ... along their first axis. The layout is what the row says,
-// never guessed from a shape. Rows are tried in order; the first whose `own` matches counts.
+// never guessed from a shape. Of several rows for one parameter the first counts whose tensors are there.
 
 #include <algorithm>
 #include <optional>
@@ -70,20 +70,22 @@ struct KeyMap {
   std::vector<std::string> ignored = {};
 };
 
-/// The map for a module that holds, in its field `field`, the one that `map` is for.
-inline KeyMap for_field(KeyMap map, const std::string& field) {
-  for (KeyRow& row : map.rows) row.own = field + "." + row.own;
-  for (TiedCopy& copy : map.tied) copy.own = field + "." + copy.own;
+/// `map` for a part of a larger module: what stands before the names of its rows, with the dot.
+inline KeyMap nested(KeyMap map, const std::string& before_stored, const std::string& before_own) {
+  for (KeyRow& row : map.rows) {
+    row.stored = before_stored + row.stored;
+    row.own = before_own + row.own;
+  }
+  for (TiedCopy& copy : map.tied) copy.own = before_own + copy.own;
   return map;
 }
 
-/// One map with the rows, aliases, copies and ignored names of both; prefixes are those of `a`.
-inline KeyMap joined(KeyMap a, const KeyMap& b) {
-  a.rows.insert(a.rows.end(), b.rows.begin(), b.rows.end());
-  a.aliases.insert(a.aliases.end(), b.aliases.begin(), b.aliases.end());
-  a.tied.insert(a.tied.end(), b.tied.begin(), b.tied.end());
-  a.ignored.insert(a.ignored.end(), b.ignored.begin(), b.ignored.end());
-  return a;
+/// `map` with more rows and more names to ignore.
+inline KeyMap extended(KeyMap map, const std::vector<KeyRow>& rows,
+                       const std::vector<std::string>& ignored = {}) {
+  map.rows.insert(map.rows.end(), rows.begin(), rows.end());
+  map.ignored.insert(map.ignored.end(), ignored.begin(), ignored.end());
+  return map;
 }
 
 namespace internal {

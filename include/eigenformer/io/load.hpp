@@ -70,9 +70,9 @@ class ParameterReader {
       for (Index i = 0; i < count; ++i) {
         const T stored = block[static_cast<std::size_t>(i)], value = to_[first + i];
         if (!(stored == value || (stored != stored && value != value))) {
-          fail_file(checkpoint_.path(), "tensor ", copy, ": differs from ",
-                    source_.stored.front(), " at element ", first + i, " (", stored, " and ",
-                    value, "), but the module has one parameter for both: ", own_);
+          fail_file(checkpoint_.path(), "tensor ", copy, ": differs from ", source_.stored.front(),
+                    " at element ", first + i, " (", stored, " and ", value,
+                    "), but the module has one parameter for both: ", own_);
         }
       }
     }

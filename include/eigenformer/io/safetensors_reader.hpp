@@ -111,7 +111,7 @@ class SafetensorsReader {
                       std::endian::native == std::endian::little) {
           source_.read(offset, to, static_cast<std::size_t>(count) * sizeof(T));
         } else {
-          convert_range<Stored>(name, offset, count, to);
+          convert_range<Stored>(name, offset, first, count, to);
         }
       }
     });
@@ -168,7 +168,7 @@ class SafetensorsReader {
   }
 
   template <class Stored, class T>
-  void convert_range(std::string_view name, std::uint64_t offset, Index count, T* to) {
+  void convert_range(std::string_view name, std::uint64_t offset, Index first, Index count, T* to) {
     std::array<std::byte, 16384> buffer;
     constexpr Index capacity = static_cast<Index>(buffer.size() / sizeof(Stored));
     for (Index done = 0; done < count;) {
@@ -178,7 +178,7 @@ class SafetensorsReader {
       for (Index i = 0; i < step; ++i, ++done) {
         if (!internal::convert_element<Stored>(
                 buffer.data() + static_cast<std::size_t>(i) * sizeof(Stored), to[done])) {
-          fail_tensor(name, "element ", done, " does not fit into ", data_type_of<T>());
+          fail_tensor(name, "element ", first + done, " does not fit into ", data_type_of<T>());
         }
       }
     }

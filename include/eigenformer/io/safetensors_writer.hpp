@@ -53,7 +53,9 @@ class ReplacementFile {
   explicit ReplacementFile(const std::filesystem::path& path) : path_(path) {
     for (int attempt = 0; attempt < 100 && file_ == nullptr; ++attempt) {
       partial_ = path;
-      partial_ += "." + std::to_string(attempt) + ".partial";
+      partial_ += '.';
+      partial_ += std::to_string(attempt);
+      partial_ += ".partial";
       file_ = std::fopen(partial_.string().c_str(), "wbx");  // x: never an existing file
     }
     if (file_ == nullptr) fail_file(path.string(), "cannot create a file beside it");

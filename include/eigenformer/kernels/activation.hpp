@@ -49,7 +49,7 @@ inline std::string to_string(Activation activation) {
     case Activation::tanh:
       return "tanh";
   }
-  return "unknown activation " + std::to_string(static_cast<int>(activation));
+  return std::to_string(static_cast<int>(activation)) + " (unknown)";
 }
 
 namespace kernels {

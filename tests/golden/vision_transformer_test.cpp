@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: MIT
+#include "tests/golden/runners.hpp"
+
+namespace {
+
+TEST(GoldenVisionTransformer, Float) {
+  golden::run_file("vision_transformer", 2,
+                   {{"VisionTransformer", golden::run_vision_transformer<float>}});
+}
+TEST(GoldenVisionTransformer, Double) {
+  golden::run_file("vision_transformer", 2,
+                   {{"VisionTransformer", golden::run_vision_transformer<double>}});
+}
+
+}  // namespace

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT
+#include "eigenformer/nn/additive_attention.hpp"
+#include "eigenformer/nn/multi_head_attention.hpp"
+#include "tests/nn/module_cases.hpp"
+
+namespace laws {
+namespace {
+
+Parameters attention_parameters(Index hidden, Index query, Index key_value, Index memory) {
+  Parameters list;
+  add_linear(list, "query", query, hidden);
+  add_linear(list, "key", key_value, memory);
+  add_linear(list, "value", key_value, memory);
+  add_linear(list, "output", hidden, query);
+  return list;
+}
+
+template <class T>
+struct SelfAttentionCase : OnTokens<53, true> {
+  using Module = ef::MultiHeadAttention<T>;
+  static Module make() {
+    return Module({.hidden_size = 53, .num_attention_heads = 5, .head_size = 7});
+  }
+  static Parameters parameters() { return attention_parameters(53, 35, 35, 53); }
+  static void call(const Module& module, const Views<T>& in, ef::TensorView<T, 3> y,
+                   ef::Workspace& workspace) {
+    module.forward(in.x, in.mask, y, workspace);
+  }
+  static ef::Tensor<T, 3> convenient(const Module& module, const Owned<T>& in) {
+    return module(in.x, in.mask());
+  }
+};
+
+template <class T>
+struct GroupedCausalAttentionCase : SelfAttentionCase<T> {
+  using Module = ef::MultiHeadAttention<T>;
+  static Module make() {
+    return Module({.hidden_size = 53,
+                   .num_attention_heads = 6,
+                   .num_key_value_heads = 2,
+                   .head_size = 5,
+                   .key_bias = false});
+  }
+  static Parameters parameters() {
+    Parameters list = attention_parameters(53, 30, 10, 53);
+    list.erase(list.begin() + 3);
+    return list;
+  }
+  static void call(const Module& module, const Views<T>& in, ef::TensorView<T, 3> y,
+                   ef::Workspace& workspace) {
+    ef::Mask<T> mask = in.mask;
+    mask.causal = true;
+    module.forward(in.x, mask, y, workspace);
+  }
+  static ef::Tensor<T, 3> convenient(const Module& module, const Owned<T>& in) {
+    ef::Mask<T> mask = in.mask();
+    mask.causal = true;
+    return module(in.x, mask);
+  }
+};
+
+/// x (B, T, 53), memory (B, T + 4, 31).
+struct OnTwoSequences : OnTokens<53> {
+  static Input input(Index batch, Index tokens, std::uint64_t seed) {
+    Input in{Kind::two_sequences};
+    const Index keys = tokens == 0 ? 0 : tokens + 4;
+    in.x = reference::random_tensor<double, 3>({batch, tokens, 53}, seed, 2);
+    in.memory = reference::random_tensor<double, 3>({batch, keys, 31}, seed + 100, 2);
+    in.lengths = falling_lengths(batch, keys);
+    return in;
+  }
+  static Input large_input() { return input(5, 139, 9); }
+  static std::vector<Wrong> wrong_inputs() {
+    std::vector<Wrong> wrong;
+    Input wide = input(2, 3, 1), memory = wide, batch = wide, lengths = wide;
+    wide.x = ef::Tensor<double, 3>({2, 3, 55});
+    memory.memory = ef::Tensor<double, 3>({2, 7, 53});
+    batch.memory = ef::Tensor<double, 3>({3, 7, 31});
+    lengths.lengths = {7, 8};
+    wrong.push_back({wide, {"(2, 3, 55)", "(2, 3, 53)"}});
+    wrong.push_back({memory, {"(2, 7, 53)", "(2, 7, 31)"}});
+    wrong.push_back({batch, {"(3, 7, 31)", "(2, 7, 31)"}});
+    wrong.push_back({lengths, {"[0, 7]", "8"}});
+    return wrong;
+  }
+};
+
+template <class T>
+struct CrossAttentionCase : OnTwoSequences {
+  using Module = ef::MultiHeadAttention<T>;
+  static Module make() {
+    return Module({.hidden_size = 53,
+                   .num_attention_heads = 5,
+                   .head_size = 7,
+                   .key_value_size = 31});
+  }
+  static Parameters parameters() { return attention_parameters(53, 35, 35, 31); }
+  static void call(const Module& module, const Views<T>& in, ef::TensorView<T, 3> y,
+                   ef::Workspace& workspace) {
+    module.forward(in.x, in.memory, in.memory, in.mask, y, workspace);
+  }
+  static ef::Tensor<T, 3> convenient(const Module& module, const Owned<T>& in) {
+    return module(in.x, in.memory, in.mask());
+  }
+};
+
+template <class T>
+struct AdditiveAttentionCase : OnTwoSequences {
+  using Module = ef::AdditiveAttention<T>;
+  static Traits traits() { return {.splits_work = false, .takes_y = false}; }
+  static Module make() {
+    return Module({.query_size = 53, .key_size = 31, .hidden_size = 13});
+  }
+  static Parameters parameters() {
+    return {{"query.weight", "(13, 53)"}, {"key.weight", "(13, 31)"}, {"score.weight", "(1, 13)"}};
+  }
+  static Input large_input() { return input(5, 19, 9); }
+  static ef::Shape<3> output_shape(const Input& in) { return {in.x.dim(0), in.x.dim(1), 31}; }
+  static void call(const Module& module, const Views<T>& in, ef::TensorView<T, 3> y,
+                   ef::Workspace&) {
+    const ef::Tensor<T, 3> memory(in.memory);
+    const ef::Tensor<T, 3> result =
+        module(ef::Tensor<T, 3>(in.x), memory, memory, in.mask.key_lengths);
+    ASSERT_EQ(result.shape(), y.shape());
+    std::copy(result.begin(), result.end(), y.begin());
+  }
+  static ef::Tensor<T, 3> convenient(const Module& module, const Owned<T>& in) {
+    return module(in.x, in.memory, in.memory, in.lengths);
+  }
+};
+
+}  // namespace
+
+LAWS_HOLD_FOR(SelfAttention, SelfAttentionCase);
+LAWS_HOLD_FOR(GroupedCausalAttention, GroupedCausalAttentionCase);
+LAWS_HOLD_FOR(CrossAttention, CrossAttentionCase);
+LAWS_HOLD_FOR(AdditiveAttention, AdditiveAttentionCase);
+
+}  // namespace laws
