@@ -13,8 +13,10 @@ using values::rows;
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
 const Tensor<float, 2> points = rows<float>({{-3, -1, 0.5, 1, 2.2, 3}});
-const std::vector<double> exact{-.00404969, -.15865525, .34573123, .84134475, 2.16941242, 2.99595031};
-const std::vector<double> by_tanh{-.00363739, -.15880801, .34571401, .84119199, 2.16967853, 2.99636261};
+const std::vector<double> exact{-.00404969, -.15865525, .34573123,
+                                .84134475,  2.16941242, 2.99595031};
+const std::vector<double> by_tanh{-.00363739, -.15880801, .34571401,
+                                  .84119199,  2.16967853, 2.99636261};
 
 // A01: the two forms, through every way in.
 TEST(ActivationFaults, A01ExactAndTanhGELUAreToldApart) {
@@ -26,14 +28,16 @@ TEST(ActivationFaults, A01ExactAndTanhGELUAreToldApart) {
   expect_values(GELU<float>({.approximate = GELUApproximation::none})(points), exact, 2e-6);
   expect_values(GELU<float>({.approximate = GELUApproximation::tanh})(points), by_tanh, 2e-6);
 
-  // A network whose maps are the identity shows the activation itself; gated with an `up` of constant 1 as well.
+  // A network whose maps are the identity shows the activation itself; gated with an `up` of
+  // constant 1 as well.
   for (Activation activation : {Activation::gelu, Activation::gelu_tanh}) {
     const auto& expected = activation == Activation::gelu ? exact : by_tanh;
     FeedForward<float> plain({.hidden_size = 6, .intermediate_size = 6, .activation = activation});
     values::set_identity(plain.linear_1);
     values::set_identity(plain.linear_2);
     expect_values(plain(points), expected, 2e-6);
-    GatedFeedForward<float> gated({.hidden_size = 6, .intermediate_size = 6, .activation = activation});
+    GatedFeedForward<float> gated(
+        {.hidden_size = 6, .intermediate_size = 6, .activation = activation});
     values::set_identity(gated.gate);
     values::set_identity(gated.down);
     std::fill(gated.up.bias.begin(), gated.up.bias.end(), 1.0f);
@@ -56,19 +60,27 @@ struct Limit {
   Activation activation;
   double at_minus_infinity, at_plus_infinity;
 };
-const Limit limits[] = {{Activation::identity, -HUGE_VAL, HUGE_VAL}, {Activation::relu, 0, HUGE_VAL},
-                        {Activation::gelu, 0, HUGE_VAL},             {Activation::gelu_tanh, 0, HUGE_VAL},
-                        {Activation::silu, 0, HUGE_VAL},             {Activation::quick_gelu, 0, HUGE_VAL},
-                        {Activation::sigmoid, 0, 1},                 {Activation::tanh, -1, 1}};
+const Limit limits[] = {{Activation::identity, -HUGE_VAL, HUGE_VAL},
+                        {Activation::relu, 0, HUGE_VAL},
+                        {Activation::gelu, 0, HUGE_VAL},
+                        {Activation::gelu_tanh, 0, HUGE_VAL},
+                        {Activation::silu, 0, HUGE_VAL},
+                        {Activation::quick_gelu, 0, HUGE_VAL},
+                        {Activation::sigmoid, 0, 1},
+                        {Activation::tanh, -1, 1}};
 
-// A02: extreme inputs, alone and at every place of vectors that end in the middle of a register; the neighbours are unharmed.
+// A02: extreme inputs, alone and at every place of vectors that end in the middle of a register;
+// the neighbours are unharmed.
 TEST(ActivationFaults, A02ExtremeInputsAtEveryPlace) {
   ASSERT_EQ(std::size(limits), std::size(all_activations));
   for (const Limit& limit : limits) {
-    const auto one = [&](float x) { return activate(limit.activation, values::filled<float>(Shape<1>{1}, 1.0 * static_cast<double>(x)))(0); };
+    const auto one = [&](float x) {
+      return activate(limit.activation,
+                      values::filled<float>(Shape<1>{1}, 1.0 * static_cast<double>(x)))(0);
+    };
     const float neighbour = 0.3f, beside = one(neighbour);
-    for (float x : {13.24f, -13.24f, 40.0f, -40.0f, 1e20f, -1e20f, 3e38f, -3e38f, infinity, -infinity,
-                    std::nanf(""), -5.0f, -6.0f, 0.0f, -0.0f, 1e-40f}) {
+    for (float x : {13.24f, -13.24f, 40.0f, -40.0f, 1e20f, -1e20f, 3e38f, -3e38f, infinity,
+                    -infinity, std::nanf(""), -5.0f, -6.0f, 0.0f, -0.0f, 1e-40f}) {
       const float alone = one(x);
       EXPECT_EQ(std::isnan(alone), std::isnan(x)) << to_string(limit.activation) << " of " << x;
       if (x >= 40) {
@@ -76,7 +88,8 @@ TEST(ActivationFaults, A02ExtremeInputsAtEveryPlace) {
       }
       if (x == -infinity || x <= -1e20f) {
         const bool grows = limit.activation == Activation::identity;
-        EXPECT_EQ(alone, grows ? x : static_cast<float>(limit.at_minus_infinity)) << to_string(limit.activation) << " of " << x;
+        EXPECT_EQ(alone, grows ? x : static_cast<float>(limit.at_minus_infinity))
+            << to_string(limit.activation) << " of " << x;
       }
       for (Index length : {1, 7, 8, 9, 16, 17}) {
         for (Index at = 0; at < length; ++at) {
@@ -98,7 +111,9 @@ TEST(ActivationFaults, A02ExtremeInputsAtEveryPlace) {
 // A02: GELU of both forms far out: x or 0, never NaN.
 TEST(ActivationFaults, A02GELUFarOut) {
   for (Activation form : {Activation::gelu, Activation::gelu_tanh}) {
-    const auto of = [&](double x) { return activate(form, values::filled<float>(Shape<1>{1}, x))(0); };
+    const auto of = [&](double x) {
+      return activate(form, values::filled<float>(Shape<1>{1}, x))(0);
+    };
     EXPECT_EQ(of(13.24), 13.24f);
     EXPECT_LE(std::abs(of(-13.24)), 1e-30f);
     EXPECT_EQ(of(40), 40.0f);
@@ -120,8 +135,11 @@ TEST(ActivationFaults, A02LeftTailOfGELU) {
   EXPECT_NEAR(y(0, 1), -8.43965e-11, 8.5e-14);
   for (double a = -4; a > -9; a -= 0.25) {
     const double expected = a * 0.5 * std::erfc(-a / std::sqrt(2.0));
-    EXPECT_NEAR(gelu(values::filled<float>(Shape<1>{1}, a))(0), expected, 1e-5 * std::abs(expected)) << a;
-    EXPECT_NEAR(gelu(values::filled<double>(Shape<1>{1}, a))(0), expected, 1e-13 * std::abs(expected)) << a;
+    EXPECT_NEAR(gelu(values::filled<float>(Shape<1>{1}, a))(0), expected, 1e-5 * std::abs(expected))
+        << a;
+    EXPECT_NEAR(gelu(values::filled<double>(Shape<1>{1}, a))(0), expected,
+                1e-13 * std::abs(expected))
+        << a;
   }
 }
 
@@ -153,7 +171,8 @@ TEST(ActivationFaults, A05SoftmaxOfLargeAndVeryNegativeScores) {
   }
 }
 
-// A05: rows of every length whose scores are all negative (or all huge): sums to 1 and equals the row moved by a constant.
+// A05: rows of every length whose scores are all negative (or all huge): sums to 1 and equals the
+// row moved by a constant.
 TEST(ActivationFaults, A05MovingAllScoresChangesNothing) {
   for (Index n : {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 31, 64, 127, 128, 129, 257}) {
     const auto x = values::random<double>(Shape<1>{n}, 1);
@@ -167,7 +186,8 @@ TEST(ActivationFaults, A05MovingAllScoresChangesNothing) {
   }
 }
 
-// A05: as documented, a row with +infinity or NaN gives NaN in all of its elements, -infinity alone gives zeros.
+// A05: as documented, a row with +infinity or NaN gives NaN in all of its elements, -infinity alone
+// gives zeros.
 TEST(ActivationFaults, A05InfinityAndNanInARow) {
   for (float bad : {infinity, std::nanf("")}) {
     for (Index n : {2, 3, 7, 8, 9, 17}) {
@@ -185,7 +205,8 @@ TEST(ActivationFaults, A05InfinityAndNanInARow) {
 // A06: the activation is on the gate.
 TEST(ActivationFaults, A06ActivationIsOnTheGate) {
   const auto gated = [](Activation activation, float gate, float up) {
-    GatedFeedForward<float> network({.hidden_size = 1, .intermediate_size = 1, .activation = activation, .bias = false});
+    GatedFeedForward<float> network(
+        {.hidden_size = 1, .intermediate_size = 1, .activation = activation, .bias = false});
     network.gate.weight(0, 0) = gate;
     network.up.weight(0, 0) = up;
     network.down.weight(0, 0) = 1;
@@ -201,13 +222,15 @@ TEST(ActivationFaults, A06ActivationIsOnTheGate) {
 TEST(ActivationFaults, A06GatedNetworkFromItsParts) {
   for (Activation activation : all_activations) {
     for (Index width : {1, 5, 16, 17, 37}) {
-      GatedFeedForward<double> network({.hidden_size = 3, .intermediate_size = width, .activation = activation});
+      GatedFeedForward<double> network(
+          {.hidden_size = 3, .intermediate_size = width, .activation = activation});
       values::randomize(network, 2);
       for (Index count : {1, 2, 7}) {
         const auto x = values::random<double>(Shape<2>{count, 3}, 3);
         Tensor<double, 2> product = activate(activation, network.gate(x));
         product.vector().array() *= network.up(x).vector().array();
-        EXPECT_LT(values::largest_difference(network(x), network.down(product)), 1e-14) << to_string(activation);
+        EXPECT_LT(values::largest_difference(network(x), network.down(product)), 1e-14)
+            << to_string(activation);
       }
     }
   }

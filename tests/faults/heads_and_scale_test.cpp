@@ -19,25 +19,35 @@ void expect_refused(F&& f, const std::vector<Index>& numbers) {
     ADD_FAILURE() << "not refused";
   } catch (const std::invalid_argument& error) {
     for (Index number : numbers)
-      EXPECT_NE(std::string(error.what()).find(std::to_string(number)), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find(std::to_string(number)), std::string::npos)
+          << error.what();
   }
 }
 
 // H02: refused with both numbers by everything that has heads, before anything is divided by them.
 TEST(HeadFaults, H02HeadsThatCannotBeAreRefusedWithTheNumbers) {
-  const std::pair<Index, Index> cases[] = {{8, 0}, {10, 4}, {8, -1}, {0, 1}, {-8, 2}, {7, 14}, {-8, -2}, {0, 0}};
+  const std::pair<Index, Index> cases[] = {{8, 0},  {10, 4}, {8, -1},  {0, 1},
+                                           {-8, 2}, {7, 14}, {-8, -2}, {0, 0}};
   for (const auto& [hidden, heads] : cases) {
     const std::vector<Index> numbers{hidden, heads};
     const Index c = hidden, h = heads;
-    expect_refused([&] { MultiHeadAttention<float>({.hidden_size = c, .num_attention_heads = h}); }, numbers);
-    expect_refused([&] { MultiHeadAttention<ShapeOnly>({.hidden_size = c, .num_attention_heads = h}); }, numbers);
+    expect_refused([&] { MultiHeadAttention<float>({.hidden_size = c, .num_attention_heads = h}); },
+                   numbers);
+    expect_refused(
+        [&] { MultiHeadAttention<ShapeOnly>({.hidden_size = c, .num_attention_heads = h}); },
+        numbers);
     if (hidden < 0) continue;  // other modules of a layer may refuse a negative width first
     expect_refused(
-        [&] { EncoderLayer<float>({.hidden_size = c, .num_attention_heads = h, .intermediate_size = 3}); }, numbers);
+        [&] {
+          EncoderLayer<float>({.hidden_size = c, .num_attention_heads = h, .intermediate_size = 3});
+        },
+        numbers);
     expect_refused(
         [&] {
-          TransformerEncoder<float>(
-              {.vocab_size = 3, .hidden_size = c, .num_attention_heads = h, .intermediate_size = 3});
+          TransformerEncoder<float>({.vocab_size = 3,
+                                     .hidden_size = c,
+                                     .num_attention_heads = h,
+                                     .intermediate_size = 3});
         },
         numbers);
   }
@@ -47,8 +57,9 @@ TEST(HeadFaults, H02KeyValueHeadsThatDontDivideAreRefused) {
   for (Index key_value_heads : {4, 5, 7, -1, -2, -3, 12})
     expect_refused(
         [&] {
-          MultiHeadAttention<float>(
-              {.hidden_size = 12, .num_attention_heads = 6, .num_key_value_heads = key_value_heads});
+          MultiHeadAttention<float>({.hidden_size = 12,
+                                     .num_attention_heads = 6,
+                                     .num_key_value_heads = key_value_heads});
         },
         {6, key_value_heads});
   for (Index key_value_heads : {0, 1, 2, 3, 6})
@@ -83,9 +94,11 @@ Tensor<T, 3> head_by_head(const MultiHeadAttention<T>& attention, const Tensor<T
   return attention.output(concatenated);
 }
 
-// H02: odd widths and heads, one head, heads of width 1: with and without biases and padding, in both precisions.
+// H02: odd widths and heads, one head, heads of width 1: with and without biases and padding, in
+// both precisions.
 TEST(HeadFaults, H02EveryNumberOfHeadsMatchesHeadByHead) {
-  const std::pair<Index, Index> cases[] = {{7, 7}, {9, 3}, {8, 1}, {1, 1}, {8, 8}, {15, 5}, {22, 2}, {34, 2}, {13, 13}, {51, 3}};
+  const std::pair<Index, Index> cases[] = {{7, 7},  {9, 3},  {8, 1},  {1, 1},   {8, 8},
+                                           {15, 5}, {22, 2}, {34, 2}, {13, 13}, {51, 3}};
   for (const auto& [hidden, heads] : cases) {
     for (bool bias : {false, true}) {
       MultiHeadAttention<double> attention({.hidden_size = hidden,
@@ -99,12 +112,15 @@ TEST(HeadFaults, H02EveryNumberOfHeadsMatchesHeadByHead) {
       for (Index tokens : {1, 5, 131}) {
         const auto x = random<double>(Shape<3>{2, tokens, hidden}, 2);
         Tensor<float, 3> x_float(x.shape());
-        std::transform(x.begin(), x.end(), x_float.begin(), [](double a) { return static_cast<float>(a); });
+        std::transform(x.begin(), x.end(), x_float.begin(),
+                       [](double a) { return static_cast<float>(a); });
         const int all = static_cast<int>(tokens);
-        for (const std::vector<int>& lengths : {std::vector<int>{all, all}, std::vector<int>{all / 2 + 1, all}}) {
+        for (const std::vector<int>& lengths :
+             {std::vector<int>{all, all}, std::vector<int>{all / 2 + 1, all}}) {
           const auto expected = head_by_head(attention, x, lengths);
           const Mask<double> mask{.key_lengths = lengths};
-          ASSERT_LT(largest_difference(attention(x, mask), expected), 1e-12) << hidden << " " << heads;
+          ASSERT_LT(largest_difference(attention(x, mask), expected), 1e-12)
+              << hidden << " " << heads;
           ASSERT_LT(largest_difference(rounded(x_float, {.key_lengths = lengths}), expected), 2e-5)
               << hidden << " " << heads;
         }
@@ -151,14 +167,16 @@ TEST(HeadFaults, H03BiasIsNotScaled) {
   }
 }
 
-// H03: two keys with products s and 0: the first one's weight is 1 / (1 + exp(-(s scale + bias))), on every path: one query or
-// many, few or many keys, grouped heads, any width, both precisions, with and without bias, given scale or the default.
+// H03: two keys with products s and 0: the first one's weight is 1 / (1 + exp(-(s scale + bias))),
+// on every path: one query or many, few or many keys, grouped heads, any width, both precisions,
+// with and without bias, given scale or the default.
 template <class T>
 void expect_scale_everywhere(double tolerance) {
   for (Index size : {1, 2, 3, 7, 8, 13, 64, 80, 129}) {
     for (Index queries : {1, 2, 7, 97}) {
       for (double given : {0.0, 0.37}) {
-        const std::optional<double> scale = given == 0.0 ? std::nullopt : std::optional<double>(given);
+        const std::optional<double> scale =
+            given == 0.0 ? std::nullopt : std::optional<double>(given);
         const double s = 1.3, factor = scale.value_or(1 / std::sqrt(static_cast<double>(size)));
         auto q = values::filled<T>(Shape<4>{1, 4, queries, size}, s / static_cast<double>(size));
         Tensor<T, 4> k({1, 2, 2, size});
@@ -184,13 +202,12 @@ TEST(HeadFaults, H03TheSameScaleOnEveryPath) {
 
 // H03: a module's own scale replaces the default in the module and in its layer.
 TEST(HeadFaults, H03ConfiguredScaleReachesTheAttention) {
-  EncoderLayer<double> layer({.hidden_size = 6,
-                              .num_attention_heads = 3,
-                              .intermediate_size = 5,
-                              .attention_scale = 0.9});
+  EncoderLayer<double> layer(
+      {.hidden_size = 6, .num_attention_heads = 3, .intermediate_size = 5, .attention_scale = 0.9});
   randomize(layer, 5);
   ASSERT_EQ(layer.attention.config.scale, 0.9);
-  EncoderLayer<double> scaled_queries(layer);  // the default scale with queries that carry the difference
+  EncoderLayer<double> scaled_queries(
+      layer);  // the default scale with queries that carry the difference
   scaled_queries.attention.config.scale.reset();
   scaled_queries.attention.query.weight.vector() *= 0.9 * std::sqrt(2.0);
   scaled_queries.attention.query.bias.vector() *= 0.9 * std::sqrt(2.0);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// Faults that others had with masks and NaN (M02 to M11), each as the whole kind of fault. In most tests all queries are zero, so the
-// weights are uniform over the keys that may be seen, and value j holds j + 1: the result is a mean that can be checked by eye.
+// Faults that others had with masks and NaN (M02 to M11), each as the whole kind of fault. In most
+// tests all queries are zero, so the weights are uniform over the keys that may be seen, and value
+// j holds j + 1: the result is a mean that can be checked by eye.
 
 #include <functional>
 
@@ -61,7 +62,7 @@ void expect_means(Index batch, Index heads, Index queries, Index keys, const Mas
       }
 }
 
-// ------------------------------------------------------------------------------------------- M02: asking for the weights
+// --------------------------------------------------------------------- M02: asking for the weights
 
 /// The result with and without the weights, which must agree in every bit.
 Tensor<float, 4> weights_without_changing_the_result(const MultiHeadAttention<float>& attention,
@@ -119,7 +120,7 @@ TEST(MaskFaults, M02EveryMaskWithAndWithoutWeights) {
   }
 }
 
-// ------------------------------------------------------------------------------------------------- M03: nothing to see
+// ----------------------------------------------------------------------------- M03: nothing to see
 
 TEST(MaskFaults, M03LengthZeroGivesZeroNotTheMeanOfThePadding) {
   const std::vector<int> lengths{5, 3, 1, 0};
@@ -134,13 +135,14 @@ TEST(MaskFaults, M03EveryLength) {
   for (Index keys : {1, 2, 7, 8, 9, 127, 128, 129, 257}) {
     std::vector<std::int64_t> lengths;
     for (Index length = 0; length <= keys; ++length) lengths.push_back(length);
-    expect_means(keys + 1, 1, 2, keys, {.key_lengths = lengths},
-                 [](Index b, Index, Index, Index j) { return j < b; },
-                 "keys " + std::to_string(keys));
+    expect_means(
+        keys + 1, 1, 2, keys, {.key_lengths = lengths},
+        [](Index b, Index, Index, Index j) { return j < b; }, "keys " + std::to_string(keys));
   }
 }
 
-// A query without keys for any reason, beside queries that have some; through a module it gets the output map's bias.
+// A query without keys for any reason, beside queries that have some; through a module it gets the
+// output map's bias.
 TEST(MaskFaults, M03NoVisibleKeyForAnyReason) {
   const Index tokens = 7;
   Tensor<bool, 2> nothing_for_2({tokens, tokens}), keep({1, tokens});
@@ -181,9 +183,10 @@ TEST(MaskFaults, M03NoVisibleKeyForAnyReason) {
   }
 }
 
-// -------------------------------------------------------------------------------------- M04: large negative numbers in masks
+// ------------------------------------------------------------ M04: large negative numbers in masks
 
-// Only -infinity blocks. The lowest finite number merely weighs against a key; two of them added by the caller are -infinity.
+// Only -infinity blocks. The lowest finite number merely weighs against a key; two of them added by
+// the caller are -infinity.
 TEST(MaskFaults, M04LowestFiniteNumbers) {
   const Tensor<float, 4> q({1, 1, 2, 1}), k({1, 1, 2, 1});
   const auto v = values::tensor<float>(Shape<4>{1, 1, 2, 1}, {10, 20});
@@ -193,10 +196,12 @@ TEST(MaskFaults, M04LowestFiniteNumbers) {
   expect_values(scaled_dot_product_attention(q, k, v, {.bias = values::sum(causal, padding)}),
                 {10, 0}, 0);
   const Tensor<bool, 2> pairs = values::tensor<bool>(Shape<2>{2, 2}, {1, 1, 0, 0});
-  expect_values(scaled_dot_product_attention(q, k, v, {.allowed = pairs, .bias = causal}), {10, 0}, 0);
+  expect_values(scaled_dot_product_attention(q, k, v, {.allowed = pairs, .bias = causal}), {10, 0},
+                0);
 }
 
-// No mixture of very negative numbers, -infinity and large scores gives NaN, and weights sum to 1 or are all 0.
+// No mixture of very negative numbers, -infinity and large scores gives NaN, and weights sum to 1
+// or are all 0.
 TEST(MaskFaults, M04NoMixtureOfVeryNegativeNumbersGivesNan) {
   const float numbers[] = {0, -1e4f, -1e9f, -1e30f, lowest / 2, lowest, -infinity};
   for (float scale : {0.0f, 1.0f, 1e4f, 1e18f}) {
@@ -208,7 +213,8 @@ TEST(MaskFaults, M04NoMixtureOfVeryNegativeNumbersGivesNan) {
       for (Index i = 0; i < bias.size(); ++i)
         bias.data()[i] = numbers[Key{seed}.bits(static_cast<std::uint64_t>(i)) % 7];
       Tensor<float, 4> weights;
-      ASSERT_TRUE(values::all_finite(scaled_dot_product_attention(q, k, v, {.bias = bias}, {}, &weights)));
+      ASSERT_TRUE(
+          values::all_finite(scaled_dot_product_attention(q, k, v, {.bias = bias}, {}, &weights)));
       for (Index row = 0; row < weights.matrix().rows(); ++row) {
         const float total = weights.matrix().row(row).sum();
         ASSERT_TRUE(total == 0 || std::abs(total - 1) < 1e-5f) << total;
@@ -255,7 +261,7 @@ TEST(MaskFaults, M04ConstraintsCombineByAnd) {
   }
 }
 
-// -------------------------------------------------------------------------------- M05: NaN and infinity behind the mask
+// ----------------------------------------------------------- M05: NaN and infinity behind the mask
 
 TEST(MaskFaults, M05NanAndInfinityInABlockedKeyOrValue) {
   const Tensor<bool, 2> allowed = values::tensor<bool>(Shape<2>{2, 2}, {1, 0, 1, 0});
@@ -270,12 +276,14 @@ TEST(MaskFaults, M05NanAndInfinityInABlockedKeyOrValue) {
   expect_values(scaled_dot_product_attention(q, k, v, {.allowed = allowed}), expected, 0);
 }
 
-// Every blocked position of every kind of mask filled with NaN or infinity: the same bits as with finite numbers there.
+// Every blocked position of every kind of mask filled with NaN or infinity: the same bits as with
+// finite numbers there.
 TEST(MaskFaults, M05EveryBlockedPositionOfEveryKindOfMask) {
   const float bad[] = {std::nanf(""), infinity, -infinity};
   for (Index keys : {1, 2, 13, 127, 128, 129, 131, 260}) {
     const Index queries = 5;
-    const auto q = random<float>(Shape<4>{1, 2, queries, 3}, 9), k = random<float>(Shape<4>{1, 2, keys, 3}, 10),
+    const auto q = random<float>(Shape<4>{1, 2, queries, 3}, 9),
+               k = random<float>(Shape<4>{1, 2, keys, 3}, 10),
                v = random<float>(Shape<4>{1, 2, keys, 11}, 11);
     Tensor<bool, 2> keep({1, keys}), pairs({1, keys});
     Tensor<float, 2> bias({1, keys});
@@ -291,8 +299,10 @@ TEST(MaskFaults, M05EveryBlockedPositionOfEveryKindOfMask) {
         {{.allowed = pairs}, [&](Index j) { return !keep(0, j); }},
         {{.bias = bias}, [&](Index j) { return !keep(0, j); }},
         {{.key_lengths = lengths}, [&](Index j) { return j >= lengths[0]; }},
-        {{.causal = true, .query_offset = keys / 3}, [&](Index j) { return j > keys / 3 + queries - 1; }},
-        {{.causal = true, .query_offset = keys, .window = queries + 2}, [&](Index j) { return j <= keys - queries - 2; }}};
+        {{.causal = true, .query_offset = keys / 3},
+         [&](Index j) { return j > keys / 3 + queries - 1; }},
+        {{.causal = true, .query_offset = keys, .window = queries + 2},
+         [&](Index j) { return j <= keys - queries - 2; }}};
     for (const auto& [mask, blocked] : cases) {
       Tensor<float, 4> clean_weights, weights;
       const auto clean = scaled_dot_product_attention(q, k, v, mask, {}, &clean_weights);
@@ -311,10 +321,12 @@ TEST(MaskFaults, M05EveryBlockedPositionOfEveryKindOfMask) {
   }
 }
 
-// A key that some queries may see and others not: NaN reaches the ones that see it, and only those. The same for queries.
+// A key that some queries may see and others not: NaN reaches the ones that see it, and only those.
+// The same for queries.
 TEST(MaskFaults, M05NanReachesExactlyTheQueriesThatSeeIt) {
   for (Index tokens : {5, 131, 257}) {
-    const auto q = random<float>(Shape<4>{1, 1, tokens, 3}, 12), k = random<float>(Shape<4>{1, 1, tokens, 3}, 13),
+    const auto q = random<float>(Shape<4>{1, 1, tokens, 3}, 12),
+               k = random<float>(Shape<4>{1, 1, tokens, 3}, 13),
                v = random<float>(Shape<4>{1, 1, tokens, 3}, 14);
     const auto clean = scaled_dot_product_attention(q, k, v, {.causal = true});
     for (Index at : {Index{0}, tokens / 2, tokens - 1}) {
@@ -343,7 +355,7 @@ TEST(MaskFaults, M05NanReachesExactlyTheQueriesThatSeeIt) {
   }
 }
 
-// ----------------------------------------------------------------------- M07, M08: what a mask's numbers mean, and its sense
+// --------------------------------------------- M07, M08: what a mask's numbers mean, and its sense
 
 TEST(MaskFaults, M07ZeroAndOneAsFloatsAreAddedAsBooleansTheyDecide) {
   const auto ones = values::filled<float>(Shape<4>{1, 1, 8, 1}, 1);
@@ -378,13 +390,16 @@ TEST(MaskFaults, M08TrueTakesPartEverywhere) {
   MultiHeadAttention<float> attention = values::attention_identity<float>(1, 1);
   attention.query = zeros_like(attention.query);
   const auto x = values::tensor<float>(Shape<3>{1, 3, 1}, {1, 2, 3});
-  EncoderLayer<float> layer({.hidden_size = 1, .intermediate_size = 1, .norm_placement = NormPlacement::pre});
+  EncoderLayer<float> layer(
+      {.hidden_size = 1, .intermediate_size = 1, .norm_placement = NormPlacement::pre});
   layer.attention = attention;
-  layer.attention_norm.weight(0) = 0;  // the norm of one number is 0; a constant 1 keeps the mean over the visible keys at 1
+  layer.attention_norm.weight(0) =
+      0;  // the norm of one number is 0; a constant 1 keeps the mean over the visible keys at 1
   layer.attention_norm.bias(0) = 1;
   for (const Mask<float>& mask :
        {Mask<float>{.causal = true}, Mask<float>{.allowed = pairs}, Mask<float>{.allowed = pairs_3},
-        Mask<float>{.allowed = pairs_4}, Mask<float>{.bias = bias}, Mask<float>{.causal = true, .window = 3}}) {
+        Mask<float>{.allowed = pairs_4}, Mask<float>{.bias = bias},
+        Mask<float>{.causal = true, .window = 3}}) {
     expect_values(means(1, 1, 3, 3, mask), {1, 1.5, 2}, 1e-6);
     expect_values(attention(x, mask), {1, 1.5, 2}, 1e-6);
     expect_values(attention(x, x, x, mask), {1, 1.5, 2}, 1e-6);
@@ -392,7 +407,8 @@ TEST(MaskFaults, M08TrueTakesPartEverywhere) {
   }
 
   // One query of each of three sequences, limited by padding.
-  for (const Mask<float>& mask : {Mask<float>{.key_lengths = lengths}, Mask<float>{.key_allowed = pairs}}) {
+  for (const Mask<float>& mask :
+       {Mask<float>{.key_lengths = lengths}, Mask<float>{.key_allowed = pairs}}) {
     expect_values(means(3, 1, 1, 3, mask), {1, 1.5, 2}, 1e-6);
   }
   const Tensor<float, 3> zero({3, 1, 3});
@@ -433,7 +449,7 @@ TEST(MaskFaults, M08SameBitsThroughEveryWayIn) {
   }
 }
 
-// ------------------------------------------------------------------------------------------ M09 to M11: masks together
+// ---------------------------------------------------------------------- M09 to M11: masks together
 
 TEST(MaskFaults, M09MaskForEachHeadTogetherWithPadding) {
   Tensor<bool, 2> pairs({5, 5}), keep({1, 5});
@@ -452,7 +468,8 @@ TEST(MaskFaults, M09MaskForEachHeadTogetherWithPadding) {
   expect_values(means(1, 2, 5, 5, {.causal = true, .key_allowed = keep}), expected, 1e-6);
 }
 
-// Batch row n and head h take slice (n, h): random masks of every broadcastable shape, with padding, also for grouped heads.
+// Batch row n and head h take slice (n, h): random masks of every broadcastable shape, with
+// padding, also for grouped heads.
 TEST(MaskFaults, M09EveryBatchRowAndHeadTakesItsOwnSlice) {
   const Index batch = 3, heads = 4, queries = 5, keys = 7;
   Tensor<bool, 2> keep({batch, keys});
@@ -465,7 +482,8 @@ TEST(MaskFaults, M09EveryBatchRowAndHeadTakesItsOwnSlice) {
     for (Index i = 0; i < allowed.size(); ++i)
       allowed.data()[i] = Key{18}.bits(static_cast<std::uint64_t>(i)) % 3 != 0;
     const auto visible = [&](Index b, Index h, Index t, Index j) {
-      return keep(b, j) && allowed(which & 1 ? b : 0, which & 2 ? h : 0, which & 4 ? t : 0, which & 8 ? j : 0);
+      return keep(b, j) &&
+             allowed(which & 1 ? b : 0, which & 2 ? h : 0, which & 4 ? t : 0, which & 8 ? j : 0);
     };
     const Mask<float> mask{.key_allowed = keep, .allowed = allowed};
     expect_means(batch, heads, queries, keys, mask, visible, to_string(shape));
@@ -491,9 +509,9 @@ TEST(MaskFaults, M10EveryPatternOfPadding) {
   Tensor<bool, 2> keep({128, 7});
   for (Index b = 0; b < 128; ++b)
     for (Index j = 0; j < 7; ++j) keep(b, j) = b >> j & 1;
-  expect_means(128, 1, 7, 7, {.causal = true, .key_allowed = keep},
-               [](Index b, Index, Index t, Index j) { return j <= t && (b >> j & 1) == 1; },
-               "padding");
+  expect_means(
+      128, 1, 7, 7, {.causal = true, .key_allowed = keep},
+      [](Index b, Index, Index t, Index j) { return j <= t && (b >> j & 1) == 1; }, "padding");
 }
 
 TEST(MaskFaults, M11EachBatchRowHasItsOwnLengthAndSoftmaxIsOverKeys) {
@@ -508,7 +526,8 @@ TEST(MaskFaults, M11EachBatchRowHasItsOwnLengthAndSoftmaxIsOverKeys) {
 
 // Masks of the wrong size are refused with both numbers.
 TEST(MaskFaults, M11MasksOfTheWrongSizeAreRefused) {
-  const auto refused = [](const Mask<float>& mask, const std::string& wanted, const std::string& got) {
+  const auto refused = [](const Mask<float>& mask, const std::string& wanted,
+                          const std::string& got) {
     try {
       means(2, 3, 5, 7, mask);
       ADD_FAILURE() << "accepted instead of " << wanted;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// Faults that others had with memory in C++ and Eigen: under-aligned storage (C02), aliasing (C03), checks that exist only in Debug and
-// memory that is read before it is written (C09). Also compiled for AVX2 with assertions, and with NDEBUG.
+// Faults that others had with memory in C++ and Eigen: under-aligned storage (C02), aliasing (C03),
+// checks that exist only in Debug and memory that is read before it is written (C09). Also compiled
+// for AVX2 with assertions, and with NDEBUG.
 
 #include <array>
 #include <memory>
@@ -25,7 +26,7 @@ void expect_aligned_parameters(const M& module) {
   });
 }
 
-// ------------------------------------------------------------------------------------------------------- C02: alignment
+// ---------------------------------------------------------------------------------- C02: alignment
 
 /// A place that shifts what it holds by 8 bytes from every larger alignment.
 template <class T>
@@ -87,16 +88,35 @@ TEST(MemoryFaults, C02EveryTypeInEveryPlace) {
   usable(FeedForward<float>({.hidden_size = 6, .intermediate_size = 7}), on_x);
   usable(GatedFeedForward<float>({.hidden_size = 6, .intermediate_size = 7}), on_x);
   usable(MultiHeadAttention<float>({.hidden_size = 6, .num_attention_heads = 3}), on_x);
-  usable(EncoderLayer<float>({.hidden_size = 6, .num_attention_heads = 3, .intermediate_size = 7}), on_x);
-  usable(EncoderStack<float>({.hidden_size = 6, .num_hidden_layers = 2, .num_attention_heads = 3, .intermediate_size = 7}), on_x);
+  usable(EncoderLayer<float>({.hidden_size = 6, .num_attention_heads = 3, .intermediate_size = 7}),
+         on_x);
+  usable(EncoderStack<float>({.hidden_size = 6,
+                              .num_hidden_layers = 2,
+                              .num_attention_heads = 3,
+                              .intermediate_size = 7}),
+         on_x);
   usable(Pooler<float>({.hidden_size = 6}), on_x);
   usable(Embedding<float>({.num_embeddings = 7, .embedding_dim = 5}), on_ids);
-  const TransformerEncoderConfig config{.vocab_size = 7, .hidden_size = 6, .num_attention_heads = 3, .intermediate_size = 7, .type_vocab_size = 2, .final_norm = true};
+  const TransformerEncoderConfig config{.vocab_size = 7,
+                                        .hidden_size = 6,
+                                        .num_attention_heads = 3,
+                                        .intermediate_size = 7,
+                                        .type_vocab_size = 2,
+                                        .final_norm = true};
   usable(TransformerEncoder<float>(config), on_ids);
   usable(MaskedLanguageModel<float>(config), on_ids);
   usable(SequenceClassifier<float>({.encoder = config}), on_ids);
-  usable(VisionTransformer<float>({.image_size = 4, .patch_size = 2, .num_channels = 1, .hidden_size = 6, .num_hidden_layers = 1, .num_attention_heads = 3, .intermediate_size = 7, .num_labels = 3}),
-         [&](const VisionTransformer<float>& module) { return module(random<float>(Shape<4>{2, 1, 4, 4}, 3)); });
+  usable(VisionTransformer<float>({.image_size = 4,
+                                   .patch_size = 2,
+                                   .num_channels = 1,
+                                   .hidden_size = 6,
+                                   .num_hidden_layers = 1,
+                                   .num_attention_heads = 3,
+                                   .intermediate_size = 7,
+                                   .num_labels = 3}),
+         [&](const VisionTransformer<float>& module) {
+           return module(random<float>(Shape<4>{2, 1, 4, 4}, 3));
+         });
 }
 
 TEST(MemoryFaults, C02WorkspacesAndPoolsInEveryPlace) {
@@ -120,10 +140,17 @@ TEST(MemoryFaults, C02WorkspacesAndPoolsInEveryPlace) {
   use(*std::make_shared<Workspace>());
 }
 
-// Views of foreign memory that starts 4 bytes behind every alignment: the same bits as from aligned tensors.
+// Views of foreign memory that starts 4 bytes behind every alignment: the same bits as from aligned
+// tensors.
 TEST(MemoryFaults, C02ViewsOfUnalignedMemory) {
-  EncoderLayer<float, RMSNorm, GatedFeedForward> layer({.hidden_size = 24, .num_attention_heads = 3, .num_key_value_heads = 1, .intermediate_size = 17});
-  EncoderLayer<float> other({.hidden_size = 24, .num_attention_heads = 3, .intermediate_size = 17, .norm_placement = NormPlacement::pre});
+  EncoderLayer<float, RMSNorm, GatedFeedForward> layer({.hidden_size = 24,
+                                                        .num_attention_heads = 3,
+                                                        .num_key_value_heads = 1,
+                                                        .intermediate_size = 17});
+  EncoderLayer<float> other({.hidden_size = 24,
+                             .num_attention_heads = 3,
+                             .intermediate_size = 17,
+                             .norm_placement = NormPlacement::pre});
   randomize(layer, 5);
   randomize(other, 6);
   const auto x = random<float>(Shape<3>{2, 7, 24}, 7);
@@ -136,24 +163,29 @@ TEST(MemoryFaults, C02ViewsOfUnalignedMemory) {
       return aligned + shift;
     };
     std::vector<float> from, to, scores;
-    const TensorView<float, 3> x_view(place(from, x.size()), x.shape()), y_view(place(to, x.size()), x.shape());
+    const TensorView<float, 3> x_view(place(from, x.size()), x.shape()),
+        y_view(place(to, x.size()), x.shape());
     const TensorView<float, 2> bias_view(place(scores, bias.size()), bias.shape());
     std::copy(x.begin(), x.end(), x_view.begin());
     std::copy(bias.begin(), bias.end(), bias_view.begin());
     Workspace workspace;
     layer.forward(x_view, {.bias = bias_view}, y_view, workspace);
-    EXPECT_EQ((Tensor<float, 3>(TensorView<const float, 3>(y_view))), layer(x, {.bias = bias})) << shift;
+    EXPECT_EQ((Tensor<float, 3>(TensorView<const float, 3>(y_view))), layer(x, {.bias = bias}))
+        << shift;
     other.forward(x_view, {.causal = true}, y_view, workspace);
-    EXPECT_EQ((Tensor<float, 3>(TensorView<const float, 3>(y_view))), other(x, {.causal = true})) << shift;
+    EXPECT_EQ((Tensor<float, 3>(TensorView<const float, 3>(y_view))), other(x, {.causal = true}))
+        << shift;
     EXPECT_TRUE(std::isnan(y_view.data()[x.size()])) << "one element behind the result";
   }
 }
 
-// -------------------------------------------------------------------------------------------------------- C03: aliasing
+// ----------------------------------------------------------------------------------- C03: aliasing
 
-/// `run(x, y, workspace)` for every overlap of x and y in one block of memory: as if on copies, or refused and nothing touched.
+/// `run(x, y, workspace)` for every overlap of x and y in one block of memory: as if on copies, or
+/// refused and nothing touched.
 template <int RankX, int RankY, class Run>
-void expect_no_silent_overlap(const std::string& name, const Shape<RankX>& x_shape, const Shape<RankY>& y_shape, Run&& run) {
+void expect_no_silent_overlap(const std::string& name, const Shape<RankX>& x_shape,
+                              const Shape<RankY>& y_shape, Run&& run) {
   const Index n = x_shape.size(), m = y_shape.size();
   const auto x = random<float>(x_shape, 9);
   Tensor<float, RankY> expected(y_shape);
@@ -170,7 +202,8 @@ void expect_no_silent_overlap(const std::string& name, const Shape<RankX>& x_sha
     try {
       run(TensorView<const float, RankX>(x_view), y_view, workspace);
       ++worked;
-      ASSERT_TRUE(std::equal(expected.begin(), expected.end(), y_view.begin())) << name << " at distance " << distance;
+      ASSERT_TRUE(std::equal(expected.begin(), expected.end(), y_view.begin()))
+          << name << " at distance " << distance;
     } catch (const std::invalid_argument&) {
       ASSERT_EQ(memory, before) << name << " at distance " << distance;
     }
@@ -182,7 +215,8 @@ TEST(MemoryFaults, C03OverlapsWorkAsOnACopyOrAreRefused) {
   const Shape<2> square{5, 6};
   const Shape<3> tokens{2, 3, 6};
   const auto rowwise = [&](const std::string& name, const auto& module, Index outputs) {
-    expect_no_silent_overlap(name, square, Shape<2>{5, outputs}, [&](auto x, auto y, Workspace& w) { module.forward(x, y, w); });
+    expect_no_silent_overlap(name, square, Shape<2>{5, outputs},
+                             [&](auto x, auto y, Workspace& w) { module.forward(x, y, w); });
   };
   const auto ready = [](auto module) {
     randomize(module, 10);
@@ -194,28 +228,53 @@ TEST(MemoryFaults, C03OverlapsWorkAsOnACopyOrAreRefused) {
   rowwise("RMSNorm", ready(RMSNorm<float>({.hidden_size = 6})), 6);
   rowwise("GELU", GELU<float>(), 6);
   rowwise("FeedForward", ready(FeedForward<float>({.hidden_size = 6, .intermediate_size = 7})), 6);
-  rowwise("GatedFeedForward", ready(GatedFeedForward<float>({.hidden_size = 6, .intermediate_size = 7})), 6);
+  rowwise("GatedFeedForward",
+          ready(GatedFeedForward<float>({.hidden_size = 6, .intermediate_size = 7})), 6);
 
-  const auto attention = ready(MultiHeadAttention<float>({.hidden_size = 6, .num_attention_heads = 3}));
-  expect_no_silent_overlap("MultiHeadAttention", tokens, tokens, [&](auto x, auto y, Workspace& w) { attention.forward(x, {}, y, w); });
+  const auto attention =
+      ready(MultiHeadAttention<float>({.hidden_size = 6, .num_attention_heads = 3}));
+  expect_no_silent_overlap("MultiHeadAttention", tokens, tokens,
+                           [&](auto x, auto y, Workspace& w) { attention.forward(x, {}, y, w); });
   const auto queries = random<float>(tokens, 11);
-  expect_no_silent_overlap("MultiHeadAttention, memory", Shape<3>{2, 5, 6}, tokens, [&](auto m, auto y, Workspace& w) { attention.forward(queries, m, m, {}, y, w); });
+  expect_no_silent_overlap(
+      "MultiHeadAttention, memory", Shape<3>{2, 5, 6}, tokens,
+      [&](auto m, auto y, Workspace& w) { attention.forward(queries, m, m, {}, y, w); });
   for (NormPlacement placement : {NormPlacement::pre, NormPlacement::post}) {
-    const auto layer = ready(EncoderLayer<float>({.hidden_size = 6, .num_attention_heads = 3, .intermediate_size = 7, .norm_placement = placement}));
-    expect_no_silent_overlap("EncoderLayer", tokens, tokens, [&](auto x, auto y, Workspace& w) { layer.forward(x, {}, y, w); });
+    const auto layer = ready(EncoderLayer<float>({.hidden_size = 6,
+                                                  .num_attention_heads = 3,
+                                                  .intermediate_size = 7,
+                                                  .norm_placement = placement}));
+    expect_no_silent_overlap("EncoderLayer", tokens, tokens,
+                             [&](auto x, auto y, Workspace& w) { layer.forward(x, {}, y, w); });
   }
-  const auto stack = ready(EncoderStack<float>({.hidden_size = 6, .num_hidden_layers = 2, .num_attention_heads = 3, .intermediate_size = 7}));
-  expect_no_silent_overlap("EncoderStack", tokens, tokens, [&](auto x, auto y, Workspace& w) { stack.forward(x, {}, y, w); });
+  const auto stack = ready(EncoderStack<float>({.hidden_size = 6,
+                                                .num_hidden_layers = 2,
+                                                .num_attention_heads = 3,
+                                                .intermediate_size = 7}));
+  expect_no_silent_overlap("EncoderStack", tokens, tokens,
+                           [&](auto x, auto y, Workspace& w) { stack.forward(x, {}, y, w); });
 
   const auto pooler = ready(Pooler<float>({.hidden_size = 6}));
-  expect_no_silent_overlap("Pooler", tokens, Shape<2>{2, 6}, [&](auto x, auto y, Workspace& w) { pooler.forward(x, y, w); });
-  const auto patches = ready(PatchEmbedding<float>({.image_size = 4, .patch_size = 2, .num_channels = 1, .hidden_size = 5}));
-  expect_no_silent_overlap("PatchEmbedding", Shape<4>{2, 1, 4, 4}, Shape<3>{2, 4, 5}, [&](auto x, auto y, Workspace& w) { patches.forward(x, y, w); });
-  const auto vision = ready(VisionTransformer<float>({.image_size = 4, .patch_size = 2, .num_channels = 1, .hidden_size = 6, .num_hidden_layers = 1, .num_attention_heads = 3, .intermediate_size = 7, .num_labels = 3}));
-  expect_no_silent_overlap("VisionTransformer", Shape<4>{2, 1, 4, 4}, Shape<2>{2, 3}, [&](auto x, auto y, Workspace& w) { vision.forward(x, y, w); });
+  expect_no_silent_overlap("Pooler", tokens, Shape<2>{2, 6},
+                           [&](auto x, auto y, Workspace& w) { pooler.forward(x, y, w); });
+  const auto patches = ready(PatchEmbedding<float>(
+      {.image_size = 4, .patch_size = 2, .num_channels = 1, .hidden_size = 5}));
+  expect_no_silent_overlap("PatchEmbedding", Shape<4>{2, 1, 4, 4}, Shape<3>{2, 4, 5},
+                           [&](auto x, auto y, Workspace& w) { patches.forward(x, y, w); });
+  const auto vision = ready(VisionTransformer<float>({.image_size = 4,
+                                                      .patch_size = 2,
+                                                      .num_channels = 1,
+                                                      .hidden_size = 6,
+                                                      .num_hidden_layers = 1,
+                                                      .num_attention_heads = 3,
+                                                      .intermediate_size = 7,
+                                                      .num_labels = 3}));
+  expect_no_silent_overlap("VisionTransformer", Shape<4>{2, 1, 4, 4}, Shape<2>{2, 3},
+                           [&](auto x, auto y, Workspace& w) { vision.forward(x, y, w); });
   const auto head = ready(MaskedLanguageModelHead<float>({.hidden_size = 6, .vocab_size = 7}));
   const auto table = random<float>(Shape<2>{7, 6}, 12);
-  expect_no_silent_overlap("MaskedLanguageModelHead", tokens, Shape<3>{2, 3, 7}, [&](auto x, auto y, Workspace& w) { head.forward(x, table, y, w); });
+  expect_no_silent_overlap("MaskedLanguageModelHead", tokens, Shape<3>{2, 3, 7},
+                           [&](auto x, auto y, Workspace& w) { head.forward(x, table, y, w); });
 }
 
 // Assigning a result to its own argument, a tensor to itself, and reordering through copies.
@@ -247,7 +306,7 @@ TEST(MemoryFaults, C03AssignmentToTheArgument) {
   EXPECT_EQ(scores, expected);
 }
 
-// --------------------------------------------------------------------------- C09: checks in every build, no unwritten memory read
+// -------------------------------------------- C09: checks in every build, no unwritten memory read
 
 template <class F>
 void expect_message(F&& f, const std::vector<std::string>& parts) {
@@ -272,8 +331,16 @@ TEST(MemoryFaults, C09WrongShapesAreRefusedWithBothShapes) {
 
   const Tensor<float, 4> q({1, 2, 5, 7}), k({1, 2, 3, 7}), v({1, 2, 4, 7});
   expect_message([&] { scaled_dot_product_attention(q, k, v); }, {"(1, 2, 3, 7)", "(1, 2, 4, 7)"});
-  expect_message([&] { scaled_dot_product_attention(q, Tensor<float, 4>({1, 2, 3, 5}), k); }, {"(1, 2, 3, 7)", "(1, 2, 3, 5)"});
-  expect_message([&] { scaled_dot_product_attention(q, Tensor<float, 4>({2, 2, 3, 7}), k); }, {"(1, 2, 3, 7)", "(2, 2, 3, 7)"});
+  expect_message(
+      [&] {
+        scaled_dot_product_attention(q, Tensor<float, 4>({1, 2, 3, 5}), k);
+      },
+      {"(1, 2, 3, 7)", "(1, 2, 3, 5)"});
+  expect_message(
+      [&] {
+        scaled_dot_product_attention(q, Tensor<float, 4>({2, 2, 3, 7}), k);
+      },
+      {"(1, 2, 3, 7)", "(2, 2, 3, 7)"});
   const MultiHeadAttention<float> attention({.hidden_size = 6, .num_attention_heads = 2});
   const Tensor<float, 3> a({2, 5, 6}), keys({2, 3, 6}), values_4({2, 4, 6});
   expect_message([&] { attention(a, keys, values_4); }, {"(2, 3, 6)", "(2, 4, 6)"});
@@ -284,14 +351,21 @@ TEST(MemoryFaults, C09WrongShapesAreRefusedWithBothShapes) {
   const RMSNorm<float> rms_norm({.hidden_size = 4});
   expect_message([&] { layer_norm(Tensor<float, 2>({2, 5})); }, {"(2, 4)", "(2, 5)"});
   expect_message([&] { rms_norm(Tensor<float, 2>({2, 5})); }, {"(2, 4)", "(2, 5)"});
-  const EncoderLayer<float> layer({.hidden_size = 6, .num_attention_heads = 2, .intermediate_size = 3});
+  const EncoderLayer<float> layer(
+      {.hidden_size = 6, .num_attention_heads = 2, .intermediate_size = 3});
   expect_message([&] { layer(Tensor<float, 3>({2, 5, 4})); }, {"(2, 5, 6)", "(2, 5, 4)"});
-  const PatchEmbedding<float> patches({.image_size = {4, 6}, .patch_size = 2, .num_channels = 3, .hidden_size = 5});
-  expect_message([&] { patches(Tensor<float, 4>({2, 3, 6, 4})); }, {"(2, 3, 4, 6)", "(2, 3, 6, 4)"});
+  const PatchEmbedding<float> patches(
+      {.image_size = {4, 6}, .patch_size = 2, .num_channels = 3, .hidden_size = 5});
+  expect_message(
+      [&] {
+        patches(Tensor<float, 4>({2, 3, 6, 4}));
+      },
+      {"(2, 3, 4, 6)", "(2, 3, 6, 4)"});
   Tensor<float, 3> y({2, 5, 6}), y_short({2, 4, 6});
   expect_message([&] { layer.forward(a, {}, y_short, workspace); }, {"(2, 5, 6)", "(2, 4, 6)"});
   Tensor<float, 4> weights({2, 2, 5, 4});
-  expect_message([&] { layer.forward(a, {}, y, workspace, weights); }, {"(2, 2, 5, 5)", "(2, 2, 5, 4)"});
+  expect_message([&] { layer.forward(a, {}, y, workspace, weights); },
+                 {"(2, 2, 5, 5)", "(2, 2, 5, 4)"});
   const Embeddings<float> embeddings({.vocab_size = 3, .hidden_size = 2, .type_vocab_size = 2});
   const Tensor<std::int32_t, 2> ids({2, 3}), short_ids({2, 2});
   expect_message([&] { embeddings(ids, {.token_types = short_ids}); }, {"(2, 3)", "(2, 2)"});
@@ -317,7 +391,8 @@ TEST(MemoryFaults, C09NewTensorsAreZero) {
       std::fill(dirty.begin(), dirty.end(), std::nanf(""));
     }
   }
-  const EncoderLayer<float> layer({.hidden_size = 6, .num_attention_heads = 3, .intermediate_size = 7});
+  const EncoderLayer<float> layer(
+      {.hidden_size = 6, .num_attention_heads = 3, .intermediate_size = 7});
   EXPECT_TRUE(values::all_finite(layer(Tensor<float, 3>({1, 5, 6}))));
 }
 
@@ -354,27 +429,47 @@ TEST(MemoryFaults, C09ScratchMemoryAndResultsMayHoldAnything) {
     const std::vector<Index> lengths{tokens, tokens / 2};
     const Mask<float> mask{.causal = true, .key_lengths = lengths};
     for (NormPlacement placement : {NormPlacement::pre, NormPlacement::post}) {
-      EncoderLayer<float> layer({.hidden_size = 24, .num_attention_heads = 3, .intermediate_size = 37, .norm_placement = placement});
+      EncoderLayer<float> layer({.hidden_size = 24,
+                                 .num_attention_heads = 3,
+                                 .intermediate_size = 37,
+                                 .norm_placement = placement});
       randomize(layer, 17);
-      expect_nothing_read_before_written(x.shape(), [&](auto y, Workspace& w) { layer.forward(x, mask, y, w); });
-      expect_nothing_read_before_written(Shape<4>{2, 3, tokens, tokens}, [&](auto weights, Workspace& w) {
-        Tensor<float, 3> y(x.shape());
-        layer.forward(x, mask, y, w, weights);
-      });
+      expect_nothing_read_before_written(
+          x.shape(), [&](auto y, Workspace& w) { layer.forward(x, mask, y, w); });
+      expect_nothing_read_before_written(Shape<4>{2, 3, tokens, tokens},
+                                         [&](auto weights, Workspace& w) {
+                                           Tensor<float, 3> y(x.shape());
+                                           layer.forward(x, mask, y, w, weights);
+                                         });
     }
     GatedFeedForward<float> gated({.hidden_size = 24, .intermediate_size = 37});
     randomize(gated, 18);
-    expect_nothing_read_before_written(x.shape(), [&](auto y, Workspace& w) { gated.forward(x, y, w); });
+    expect_nothing_read_before_written(x.shape(),
+                                       [&](auto y, Workspace& w) { gated.forward(x, y, w); });
   }
-  MaskedLanguageModel<float> model({.vocab_size = 41, .hidden_size = 6, .num_hidden_layers = 2, .num_attention_heads = 3, .intermediate_size = 7, .type_vocab_size = 2});
+  MaskedLanguageModel<float> model({.vocab_size = 41,
+                                    .hidden_size = 6,
+                                    .num_hidden_layers = 2,
+                                    .num_attention_heads = 3,
+                                    .intermediate_size = 7,
+                                    .type_vocab_size = 2});
   randomize(model, 19);
   Tensor<std::int32_t, 2> ids({2, 29});
   for (Index i = 0; i < ids.size(); ++i) ids.data()[i] = static_cast<std::int32_t>(i % 41);
-  expect_nothing_read_before_written(Shape<3>{2, 29, 41}, [&](auto y, Workspace& w) { model.forward(ids, {}, {}, y, w); });
-  VisionTransformer<float> vision({.image_size = 7, .patch_size = 2, .num_channels = 3, .hidden_size = 6, .num_hidden_layers = 2, .num_attention_heads = 3, .intermediate_size = 7, .num_labels = 5});
+  expect_nothing_read_before_written(
+      Shape<3>{2, 29, 41}, [&](auto y, Workspace& w) { model.forward(ids, {}, {}, y, w); });
+  VisionTransformer<float> vision({.image_size = 7,
+                                   .patch_size = 2,
+                                   .num_channels = 3,
+                                   .hidden_size = 6,
+                                   .num_hidden_layers = 2,
+                                   .num_attention_heads = 3,
+                                   .intermediate_size = 7,
+                                   .num_labels = 5});
   randomize(vision, 20);
   const auto images = random<float>(Shape<4>{2, 3, 7, 7}, 21);
-  expect_nothing_read_before_written(Shape<2>{2, 5}, [&](auto y, Workspace& w) { vision.forward(images, y, w); });
+  expect_nothing_read_before_written(Shape<2>{2, 5},
+                                     [&](auto y, Workspace& w) { vision.forward(images, y, w); });
 }
 
 }  // namespace

@@ -28,7 +28,8 @@ TEST(NormFaults, N02ConstantAndNearlyConstantRows) {
   expect_values(norm(rows<float>({{80000, 80001, 80002, 80003}})), expected, 1e-4);
 }
 
-// N02: constant rows of every width and many values give exactly the bias, also without eps to hide behind.
+// N02: constant rows of every width and many values give exactly the bias, also without eps to hide
+// behind.
 template <class T>
 void expect_bias_for_constant_rows() {
   for (Index width = 1; width <= 67; ++width) {
@@ -36,7 +37,8 @@ void expect_bias_for_constant_rows() {
     randomize(norm, 2, 100.0);
     for (double value : {0.0, 1.0, 0.1, -1.0 / 3, 1234.0, 1e-30, 3.3e7, -7.7e15, 1e30}) {
       const auto y = norm(filled<T>(Shape<2>{1, width}, value));
-      for (Index c = 0; c < width; ++c) ASSERT_EQ(y(0, c), norm.bias(c)) << width << " times " << value;
+      for (Index c = 0; c < width; ++c)
+        ASSERT_EQ(y(0, c), norm.bias(c)) << width << " times " << value;
     }
   }
 }
@@ -46,7 +48,8 @@ TEST(NormFaults, N02ConstantRowOfAnyWidthGivesExactlyTheBias) {
   expect_bias_for_constant_rows<double>();
 }
 
-// N02: rows far from zero with small deviations, every width: the result of exact arithmetic within a few roundings.
+// N02: rows far from zero with small deviations, every width: the result of exact arithmetic within
+// a few roundings.
 TEST(NormFaults, N02RowsFarFromZero) {
   for (Index width : {2, 3, 7, 8, 9, 17, 64, 257, 768}) {
     const LayerNorm<float> norm({.hidden_size = width});
@@ -57,7 +60,8 @@ TEST(NormFaults, N02RowsFarFromZero) {
       const double variance = (exact.array() - exact.mean()).square().mean();
       const auto y = norm(x);
       for (Index c = 0; c < width; ++c)
-        ASSERT_NEAR(y(0, c), (exact(c) - exact.mean()) / std::sqrt(variance + 1e-5), 2e-5) << width << " at " << offset;
+        ASSERT_NEAR(y(0, c), (exact(c) - exact.mean()) / std::sqrt(variance + 1e-5), 2e-5)
+            << width << " at " << offset;
     }
   }
 }
@@ -73,7 +77,8 @@ TEST(NormFaults, N03PopulationVarianceAtEveryWidth) {
     const LayerNorm<double> norm({.hidden_size = width, .eps = 0});
     const auto y = norm(random<double>(Shape<2>{3, width}, 3));
     for (Index row = 0; row < 3; ++row)
-      ASSERT_NEAR(y.matrix().row(row).squaredNorm() / static_cast<double>(width), 1.0, 1e-13) << width;
+      ASSERT_NEAR(y.matrix().row(row).squaredNorm() / static_cast<double>(width), 1.0, 1e-13)
+          << width;
   }
 }
 
@@ -82,9 +87,11 @@ TEST(NormFaults, N04EpsOnRowsOfSmallVariance) {
   const auto x = rows<double>({{1e-3, -1e-3}});
   const std::pair<double, double> cases[] = {{1e-5, .301511}, {1e-6, .707107}, {1e-12, 1.000000}};
   for (const auto& [eps, expected] : cases) {
-    expect_values(LayerNorm<double>({.hidden_size = 2, .eps = eps})(x), {expected, -expected}, 5e-7);
+    expect_values(LayerNorm<double>({.hidden_size = 2, .eps = eps})(x), {expected, -expected},
+                  5e-7);
     expect_values(RMSNorm<double>({.hidden_size = 2, .eps = eps})(x), {expected, -expected}, 5e-7);
-    expect_values(cast<float>(LayerNorm<double>({.hidden_size = 2, .eps = eps}))(rows<float>({{1e-3, -1e-3}})),
+    expect_values(cast<float>(LayerNorm<double>({.hidden_size = 2, .eps = eps}))(
+                      rows<float>({{1e-3, -1e-3}})),
                   {expected, -expected}, 1e-6);
   }
   LayerNorm<double> norm({.hidden_size = 6, .eps = 1e-12});
@@ -108,27 +115,60 @@ void expect_eps_everywhere(const M& module, double eps, Index count) {
 
 TEST(NormFaults, N04EveryNormInsideReportsTheConfiguredEps) {
   for (double eps : {1e-12, 1e-6, 0.5}) {
-    expect_eps_everywhere(EncoderLayer<ShapeOnly>({.hidden_size = 2, .intermediate_size = 3, .layer_norm_eps = eps}), eps, 2);
-    expect_eps_everywhere(EncoderStack<ShapeOnly>({.hidden_size = 2, .num_hidden_layers = 3, .intermediate_size = 3, .final_norm = true, .layer_norm_eps = eps}), eps, 7);
-    expect_eps_everywhere(EncoderStack<ShapeOnly, RMSNorm>({.hidden_size = 2, .num_hidden_layers = 3, .intermediate_size = 3, .final_norm = true, .rms_norm_eps = eps}), eps, 7);
-    const TransformerEncoderConfig config{.vocab_size = 3, .hidden_size = 2, .num_hidden_layers = 3, .intermediate_size = 3, .final_norm = true, .layer_norm_eps = eps};
+    expect_eps_everywhere(
+        EncoderLayer<ShapeOnly>({.hidden_size = 2, .intermediate_size = 3, .layer_norm_eps = eps}),
+        eps, 2);
+    expect_eps_everywhere(EncoderStack<ShapeOnly>({.hidden_size = 2,
+                                                   .num_hidden_layers = 3,
+                                                   .intermediate_size = 3,
+                                                   .final_norm = true,
+                                                   .layer_norm_eps = eps}),
+                          eps, 7);
+    expect_eps_everywhere(EncoderStack<ShapeOnly, RMSNorm>({.hidden_size = 2,
+                                                            .num_hidden_layers = 3,
+                                                            .intermediate_size = 3,
+                                                            .final_norm = true,
+                                                            .rms_norm_eps = eps}),
+                          eps, 7);
+    const TransformerEncoderConfig config{.vocab_size = 3,
+                                          .hidden_size = 2,
+                                          .num_hidden_layers = 3,
+                                          .intermediate_size = 3,
+                                          .final_norm = true,
+                                          .layer_norm_eps = eps};
     expect_eps_everywhere(TransformerEncoder<ShapeOnly>(config), eps, 8);
     expect_eps_everywhere(MaskedLanguageModel<ShapeOnly>(config), eps, 9);
     expect_eps_everywhere(SequenceClassifier<ShapeOnly>({.encoder = config}), eps, 8);
-    expect_eps_everywhere(VisionTransformer<ShapeOnly>({.image_size = 2, .patch_size = 1, .hidden_size = 2, .num_hidden_layers = 3, .num_attention_heads = 1, .intermediate_size = 3, .layer_norm_eps = eps}), eps, 7);
+    expect_eps_everywhere(VisionTransformer<ShapeOnly>({.image_size = 2,
+                                                        .patch_size = 1,
+                                                        .hidden_size = 2,
+                                                        .num_hidden_layers = 3,
+                                                        .num_attention_heads = 1,
+                                                        .intermediate_size = 3,
+                                                        .layer_norm_eps = eps}),
+                          eps, 7);
   }
 }
 
-// N04: and uses it: with zero branches a post-norm layer is two norms, a stack of pre-norm layers its final one.
+// N04: and uses it: with zero branches a post-norm layer is two norms, a stack of pre-norm layers
+// its final one.
 TEST(NormFaults, N04EpsReachesTheResultOfEveryNorm) {
   const auto x = values::tensor<double>(Shape<3>{1, 1, 2}, {1e-3, -1e-3});
   for (double eps : {1e-12, 1e-5}) {
     const auto once = [&](double value) { return value / std::sqrt(value * value + eps); };
     EncoderLayer<double> layer({.hidden_size = 2, .intermediate_size = 3, .layer_norm_eps = eps});
     expect_values(layer(x), {once(once(1e-3)), -once(once(1e-3))}, 1e-12);
-    EncoderStack<double> stack({.hidden_size = 2, .num_hidden_layers = 2, .intermediate_size = 3, .norm_placement = NormPlacement::pre, .final_norm = true, .layer_norm_eps = eps});
+    EncoderStack<double> stack({.hidden_size = 2,
+                                .num_hidden_layers = 2,
+                                .intermediate_size = 3,
+                                .norm_placement = NormPlacement::pre,
+                                .final_norm = true,
+                                .layer_norm_eps = eps});
     expect_values(stack(x), {once(1e-3), -once(1e-3)}, 1e-12);
-    Embeddings<double> embeddings({.vocab_size = 1, .hidden_size = 2, .position_embedding = PositionEmbedding::none, .layer_norm_eps = eps});
+    Embeddings<double> embeddings({.vocab_size = 1,
+                                   .hidden_size = 2,
+                                   .position_embedding = PositionEmbedding::none,
+                                   .layer_norm_eps = eps});
     values::set(embeddings.token.weight, {1e-3, -1e-3});
     expect_values(embeddings(Tensor<std::int32_t, 2>({1, 1})), {once(1e-3), -once(1e-3)}, 1e-12);
   }
@@ -138,8 +178,11 @@ TEST(NormFaults, N04NegativeEpsIsRefused) {
   for (double eps : {-1e-5, -1e-300, std::nan("")}) {
     EXPECT_THROW(LayerNorm<float>({.hidden_size = 2, .eps = eps}), std::invalid_argument);
     EXPECT_THROW(RMSNorm<float>({.hidden_size = 2, .eps = eps}), std::invalid_argument);
-    EXPECT_THROW(EncoderLayer<float>({.hidden_size = 2, .intermediate_size = 3, .layer_norm_eps = eps}), std::invalid_argument);
-    EXPECT_THROW(Embeddings<float>({.vocab_size = 2, .hidden_size = 2, .layer_norm_eps = eps}), std::invalid_argument);
+    EXPECT_THROW(
+        EncoderLayer<float>({.hidden_size = 2, .intermediate_size = 3, .layer_norm_eps = eps}),
+        std::invalid_argument);
+    EXPECT_THROW(Embeddings<float>({.vocab_size = 2, .hidden_size = 2, .layer_norm_eps = eps}),
+                 std::invalid_argument);
   }
 }
 
@@ -162,7 +205,8 @@ TEST(NormFaults, N05HugeWeightsAtEveryWidth) {
       norm.weight(c) = c % 2 == 0 ? 1e8f : -1e30f;
       norm.bias(c) = static_cast<float>(c) - 1;
     }
-    for (double value : {-3.0, 0.1, 1e7}) EXPECT_EQ(norm(filled<float>(Shape<1>{width}, value)), norm.bias);
+    for (double value : {-3.0, 0.1, 1e7})
+      EXPECT_EQ(norm(filled<float>(Shape<1>{width}, value)), norm.bias);
   }
 }
 
@@ -179,7 +223,8 @@ TEST(NormFaults, N06ZeroRow) {
   }
 }
 
-// N08: the input of a norm stays as it is; in place gives the same bits; other overlaps are refused.
+// N08: the input of a norm stays as it is; in place gives the same bits; other overlaps are
+// refused.
 template <class Norm>
 void expect_input_unchanged(const Norm& norm) {
   for (Index count : {1, 3, 131}) {
@@ -218,7 +263,10 @@ TEST(NormFaults, N08InputIsUnchanged) {
 // N08: pre-norm layers add to the input itself, not to its norm, and leave it alone.
 TEST(NormFaults, N08ResidualTakesTheInputItself) {
   for (NormPlacement placement : {NormPlacement::pre, NormPlacement::post}) {
-    EncoderLayer<float, RMSNorm> layer({.hidden_size = 6, .num_attention_heads = 3, .intermediate_size = 5, .norm_placement = placement});
+    EncoderLayer<float, RMSNorm> layer({.hidden_size = 6,
+                                        .num_attention_heads = 3,
+                                        .intermediate_size = 5,
+                                        .norm_placement = placement});
     randomize(layer, 8);
     const auto x = random<float>(Shape<3>{2, 5, 6}, 9);
     const auto copy = x;
@@ -233,14 +281,16 @@ TEST(NormFaults, N09WeightsStoredWithoutTheirUnit) {
   const auto x = rows<float>({{3, 4}});
   RMSNorm<float> with({.hidden_size = 2, .unit_offset = true}), without({.hidden_size = 2});
   std::fill(without.weight.begin(), without.weight.end(), 0.0f);
-  EXPECT_EQ(with.weight, without.weight) << "stored weights start at 0, so that the factor starts at 1";
+  EXPECT_EQ(with.weight, without.weight)
+      << "stored weights start at 0, so that the factor starts at 1";
   expect_values(with(x), {.848528, 1.131371}, 1e-6);
   expect_values(without(x), {0, 0}, 0);
 }
 
 TEST(NormFaults, N09OffsetOfOneIsAddedOnce) {
   for (Index width : {1, 2, 7, 8, 33}) {
-    RMSNorm<double> with({.hidden_size = width, .unit_offset = true}), without({.hidden_size = width});
+    RMSNorm<double> with({.hidden_size = width, .unit_offset = true}),
+        without({.hidden_size = width});
     randomize(with, 10);
     without.weight.vector() = with.weight.vector().array() + 1.0;
     const auto x = random<double>(Shape<2>{3, width}, 11);

@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: MIT
 
-// C08: models called from OpenMP's threads, in a program compiled with OpenMP, where Eigen itself would start threads: the serial bits,
-// and no change to the process's numbers of threads.
+// C08: models called from OpenMP's threads, in a program compiled with OpenMP, where Eigen itself
+// would start threads: the serial bits, and no change to the process's numbers of threads.
+
+#include <omp.h>
 
 #include "tests/spec/values.hpp"
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
 namespace eigenformer {
 namespace {
-
-#ifdef _OPENMP
 
 /// OpenMP as an executor of the library's own.
 struct OpenMPExecutor {
@@ -24,7 +20,10 @@ struct OpenMPExecutor {
 };
 
 TEST(OpenMPFaults, C08CallersThreads) {
-  EncoderStack<float> stack({.hidden_size = 24, .num_hidden_layers = 2, .num_attention_heads = 3, .intermediate_size = 67});
+  EncoderStack<float> stack({.hidden_size = 24,
+                             .num_hidden_layers = 2,
+                             .num_attention_heads = 3,
+                             .intermediate_size = 67});
   values::randomize(stack, 1);
   std::vector<Tensor<float, 3>> inputs, expected;
   for (std::uint64_t i = 0; i < 8; ++i) {
@@ -61,12 +60,6 @@ TEST(OpenMPFaults, C08OpenMPAsExecutor) {
     EXPECT_EQ(y, layer(x));
   }
 }
-
-#else
-
-TEST(OpenMPFaults, C08CallersThreads) { GTEST_SKIP() << "compiled without OpenMP"; }
-
-#endif
 
 }  // namespace
 }  // namespace eigenformer

@@ -30,7 +30,8 @@ void expect_refused(F&& f, const std::vector<std::string>& words) {
 // P07: an odd width has one sine more than cosines.
 TEST(PositionFaults, P07OddWidths) {
   const SinusoidalLayout interleaved = SinusoidalLayout::interleaved;
-  expect_values(sinusoid(1, 5, interleaved), {.8414710, .5403023, .0251162, .9996845, .0006310}, 5e-8);
+  expect_values(sinusoid(1, 5, interleaved), {.8414710, .5403023, .0251162, .9996845, .0006310},
+                5e-8);
   expect_values(sinusoid(1, 3, interleaved), {.8414710, .5403023, .0021544}, 5e-8);
   expect_values(sinusoid(1, 1, interleaved), {.8414710}, 5e-8);
 }
@@ -53,7 +54,8 @@ TEST(PositionFaults, P07NothingIsWrittenOutsideTheRows) {
       embeddings.forward(Tensor<std::int32_t, 2>({1, 3}), {}, y, workspace);
       EXPECT_EQ(memory.front(), 12345.0f);
       EXPECT_EQ(memory.back(), 12345.0f);
-      EXPECT_TRUE(std::equal(table.begin(), table.end(), y.begin())) << to_string(layout) << " width " << width;
+      EXPECT_TRUE(std::equal(table.begin(), table.end(), y.begin()))
+          << to_string(layout) << " width " << width;
     }
     EXPECT_EQ(sinusoidal_positions<float>(3, 0, layout).shape(), (Shape<2>{3, 0}));
     EXPECT_EQ(sinusoidal_positions<float>(0, 3, layout).shape(), (Shape<2>{0, 3}));
@@ -81,7 +83,8 @@ TEST(PositionFaults, P08LayoutsAgainstTheirFormulas) {
           EXPECT_EQ(tensor2tensor(c), 0.0) << "padded with zero";
           continue;
         }
-        const double steps = half > 1 ? static_cast<double>(half - 1) : 1.0;  // one wave: nothing to divide by
+        const double steps =
+            half > 1 ? static_cast<double>(half - 1) : 1.0;  // one wave: nothing to divide by
         const double angle = p * std::pow(10000.0, -static_cast<double>(c % half) / steps);
         EXPECT_NEAR(tensor2tensor(c), c < half ? std::sin(angle) : std::cos(angle), 1e-11);
       }
@@ -90,9 +93,12 @@ TEST(PositionFaults, P08LayoutsAgainstTheirFormulas) {
 }
 
 TEST(PositionFaults, P08PaperAndTensor2TensorLayouts) {
-  expect_values(sinusoid(1, 4, SinusoidalLayout::interleaved), {.8414710, .5403023, .0099998, .9999500}, 5e-8);
-  expect_values(sinusoid(1, 4, SinusoidalLayout::concatenated), {.8414710, .0099998, .5403023, .9999500}, 5e-8);
-  expect_values(sinusoid(1, 4, SinusoidalLayout::tensor2tensor), {.8414710, .0001000, .5403023, 1.0000000}, 5e-8);
+  expect_values(sinusoid(1, 4, SinusoidalLayout::interleaved),
+                {.8414710, .5403023, .0099998, .9999500}, 5e-8);
+  expect_values(sinusoid(1, 4, SinusoidalLayout::concatenated),
+                {.8414710, .0099998, .5403023, .9999500}, 5e-8);
+  expect_values(sinusoid(1, 4, SinusoidalLayout::tensor2tensor),
+                {.8414710, .0001000, .5403023, 1.0000000}, 5e-8);
   expect_values(sinusoid(1, 2, SinusoidalLayout::tensor2tensor), {.8414710, .5403023}, 5e-8);
 }
 
@@ -120,17 +126,22 @@ TEST(PositionFaults, P08EmbeddingsAddTheConfiguredLayout) {
 
 // P09: positions start after the padding index, and padding itself gets that index.
 TEST(PositionFaults, P09PositionsStartAfterThePaddingIndex) {
-  EXPECT_EQ(positions_after_padding(values::tensor<std::int32_t>(Shape<2>{2, 3}, {4, 5, 6, 4, 3, 3}), 3),
-            (values::tensor<std::int32_t>(Shape<2>{2, 3}, {4, 5, 6, 4, 3, 3})));
-  EXPECT_EQ(positions_after_padding(values::tensor<std::int32_t>(Shape<2>{1, 5}, {0, 5, 6, 1, 1}), 1),
-            (values::tensor<std::int32_t>(Shape<2>{1, 5}, {2, 3, 4, 1, 1})));
-  EXPECT_EQ(positions_after_padding(values::tensor<std::int32_t>(Shape<2>{1, 5}, {1, 1, 7, 1, 8}), 1),
-            (values::tensor<std::int32_t>(Shape<2>{1, 5}, {1, 1, 2, 1, 3})))
+  EXPECT_EQ(
+      positions_after_padding(values::tensor<std::int32_t>(Shape<2>{2, 3}, {4, 5, 6, 4, 3, 3}), 3),
+      (values::tensor<std::int32_t>(Shape<2>{2, 3}, {4, 5, 6, 4, 3, 3})));
+  EXPECT_EQ(
+      positions_after_padding(values::tensor<std::int32_t>(Shape<2>{1, 5}, {0, 5, 6, 1, 1}), 1),
+      (values::tensor<std::int32_t>(Shape<2>{1, 5}, {2, 3, 4, 1, 1})));
+  EXPECT_EQ(
+      positions_after_padding(values::tensor<std::int32_t>(Shape<2>{1, 5}, {1, 1, 7, 1, 8}), 1),
+      (values::tensor<std::int32_t>(Shape<2>{1, 5}, {1, 1, 2, 1, 3})))
       << "padding on the left or between";
-  EXPECT_EQ(positions_after_padding(Tensor<std::int32_t, 2>({2, 0}), 1), (Tensor<std::int32_t, 2>({2, 0})));
+  EXPECT_EQ(positions_after_padding(Tensor<std::int32_t, 2>({2, 0}), 1),
+            (Tensor<std::int32_t, 2>({2, 0})));
 }
 
-// P09: a table of 514 rows holds 512 tokens when positions start at 2; by offset as by explicit positions.
+// P09: a table of 514 rows holds 512 tokens when positions start at 2; by offset as by explicit
+// positions.
 TEST(PositionFaults, P09TableOf514RowsHolds512Tokens) {
   const auto embeddings_with_offset = [](Index offset) {
     Embeddings<float> embeddings({.vocab_size = 3,
@@ -151,13 +162,16 @@ TEST(PositionFaults, P09TableOf514RowsHolds512Tokens) {
   EXPECT_EQ(y(0, 511, 1), 513.0f);
   EXPECT_EQ(by_positions(ids, {.positions = positions_after_padding(ids, 1)}), y);
   expect_refused([&] { by_offset(too_many); }, {"position 514", "= 514"});
-  expect_refused([&] { by_positions(too_many, {.positions = positions_after_padding(too_many, 1)}); },
-                 {"position 514", "= 514"});
+  expect_refused(
+      [&] { by_positions(too_many, {.positions = positions_after_padding(too_many, 1)}); },
+      {"position 514", "= 514"});
 }
 
-// P10: the start counts, not the length of the call alone; and a refused call leaves its result as it was.
+// P10: the start counts, not the length of the call alone; and a refused call leaves its result as
+// it was.
 TEST(PositionFaults, P10PositionsOutsideALearnedTable) {
-  Embeddings<float> embeddings({.vocab_size = 3, .hidden_size = 2, .max_position_embeddings = 4, .embedding_norm = false});
+  Embeddings<float> embeddings(
+      {.vocab_size = 3, .hidden_size = 2, .max_position_embeddings = 4, .embedding_norm = false});
   for (Index i = 0; i < 4; ++i) embeddings.position->weight(i, 0) = static_cast<float>(10 + i);
   const auto one = [](Index tokens) { return Tensor<std::int32_t, 2>({1, tokens}); };
   EXPECT_EQ(embeddings(one(4))(0, 3, 0), 13.0f);
@@ -166,9 +180,11 @@ TEST(PositionFaults, P10PositionsOutsideALearnedTable) {
   expect_refused([&] { embeddings(one(2), {.first_position = 3}); }, {"position 4", "= 4"});
   expect_refused([&] { embeddings(one(1), {.first_position = 4}); }, {"position 4", "= 4"});
   expect_refused([&] { embeddings(one(1), {.first_position = -1}); }, {"position -1", "= 4"});
-  expect_refused([&] { embeddings(one(1), {.first_position = Index{1} << 40}); }, {"1099511627776"});
+  expect_refused([&] { embeddings(one(1), {.first_position = Index{1} << 40}); },
+                 {"1099511627776"});
 
-  for (std::int32_t bad : {-1, 4, std::numeric_limits<std::int32_t>::max(), std::numeric_limits<std::int32_t>::min()}) {
+  for (std::int32_t bad : {-1, 4, std::numeric_limits<std::int32_t>::max(),
+                           std::numeric_limits<std::int32_t>::min()}) {
     for (Index at = 0; at < 6; ++at) {
       Tensor<std::int32_t, 2> positions({2, 3});
       positions.data()[at] = bad;
@@ -231,13 +247,15 @@ TEST(PositionFaults, P11LeftPaddingShiftsNothing) {
         double largest = 0;
         for (Index t = 0; t < tokens; ++t)
           for (Index c = 0; c < 6; ++c)
-            largest = std::max(largest, static_cast<double>(std::abs(y(0, padding + t, c) - expected(0, t, c))));
+            largest = std::max(
+                largest, static_cast<double>(std::abs(y(0, padding + t, c) - expected(0, t, c))));
         EXPECT_LT(largest, 1e-5) << to_string(kind) << ", padding " << padding;
         EXPECT_TRUE(values::all_finite(y));
         if (tokens > 1) {
           const auto shifted = encoder(ids, {.key_allowed = keep});
           double shift = 0;
-          for (Index c = 0; c < 6; ++c) shift += static_cast<double>(std::abs(shifted(0, padding, c) - expected(0, 0, c)));
+          for (Index c = 0; c < 6; ++c)
+            shift += static_cast<double>(std::abs(shifted(0, padding, c) - expected(0, 0, c)));
           EXPECT_GT(shift, 1e-2) << "positions counted from the padding on must make a difference";
         }
       }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Faults that others had with the structure of blocks, with modes and with empty input (S02 to S06).
+// Faults that others had with the structure of blocks, with modes and with empty input (S02 to
+// S06).
 
 #include "tests/spec/values.hpp"
 
@@ -16,12 +17,16 @@ using values::sum;
 const Tensor<float, 3> one_to_four = values::tensor<float>(Shape<3>{1, 1, 4}, {1, 2, 3, 4});
 
 EncoderLayerConfig layer_config(NormPlacement placement) {
-  return {.hidden_size = 4, .num_attention_heads = 2, .intermediate_size = 3, .norm_placement = placement};
+  return {.hidden_size = 4,
+          .num_attention_heads = 2,
+          .intermediate_size = 3,
+          .norm_placement = placement};
 }
 
 // S02: with zero branches pre-norm returns its input bit for bit, post-norm two norms of it.
 TEST(StructureFaults, S02ZeroBranches) {
-  EncoderLayer<float> pre(layer_config(NormPlacement::pre)), post(layer_config(NormPlacement::post));
+  EncoderLayer<float> pre(layer_config(NormPlacement::pre)),
+      post(layer_config(NormPlacement::post));
   EXPECT_EQ(pre(one_to_four), one_to_four);
   expect_values(post(one_to_four), {-1.34163, -.44721, .44721, 1.34163}, 2e-5);
   for (Index tokens : {1, 5, 131}) {
@@ -43,7 +48,8 @@ Tensor<T, 3> written_out(const Layer& layer, const Tensor<T, 3>& x) {
   return layer.feed_forward_norm(sum(h, layer.feed_forward(h)));
 }
 
-// S02: random parameters, both placements, every kind of norm and network: the written formula, and the input unharmed.
+// S02: random parameters, both placements, every kind of norm and network: the written formula, and
+// the input unharmed.
 template <template <class> class Norm, template <class> class Network>
 void expect_written_formula() {
   for (NormPlacement placement : {NormPlacement::pre, NormPlacement::post}) {
@@ -66,11 +72,14 @@ TEST(StructureFaults, S02BothOrdersWithEveryNormAndNetwork) {
   expect_written_formula<RMSNorm, GatedFeedForward>();
 }
 
-// S03: a post-norm stack ends with its last layer's own norm; only a configured final norm comes on top.
+// S03: a post-norm stack ends with its last layer's own norm; only a configured final norm comes on
+// top.
 TEST(StructureFaults, S03FinalNormIsNeitherDoubledNorMissing) {
-  EncoderStackConfig config{.hidden_size = 4, .num_hidden_layers = 2, .num_attention_heads = 2, .intermediate_size = 3};
+  EncoderStackConfig config{
+      .hidden_size = 4, .num_hidden_layers = 2, .num_attention_heads = 2, .intermediate_size = 3};
   EncoderStack<float> post(config);
-  std::fill(post.layers[1].feed_forward_norm.weight.begin(), post.layers[1].feed_forward_norm.weight.end(), 2.0f);
+  std::fill(post.layers[1].feed_forward_norm.weight.begin(),
+            post.layers[1].feed_forward_norm.weight.end(), 2.0f);
   EXPECT_FALSE(post.final_norm.has_value());
   expect_values(post(one_to_four), {-2.68327, -.89442, .89442, 2.68327}, 1e-4);
 
@@ -110,10 +119,12 @@ TEST(StructureFaults, S03StacksOfAnyDepthStepByStep) {
       }
     }
   }
-  EXPECT_THROW(EncoderStack<float>({.hidden_size = 4, .num_hidden_layers = -1}), std::invalid_argument);
+  EXPECT_THROW(EncoderStack<float>({.hidden_size = 4, .num_hidden_layers = -1}),
+               std::invalid_argument);
 }
 
-// S04: the tail that is padding in every row stays: shape, finite results there, and the same bits before it as without it.
+// S04: the tail that is padding in every row stays: shape, finite results there, and the same bits
+// before it as without it.
 TEST(StructureFaults, S04TailThatIsPaddingForEverybody) {
   for (NormPlacement placement : {NormPlacement::pre, NormPlacement::post}) {
     EncoderStack<float> stack({.hidden_size = 16,
@@ -136,23 +147,27 @@ TEST(StructureFaults, S04TailThatIsPaddingForEverybody) {
             for (Index c = 0; c < 16 && t < kept; ++c) alone(b, t, c) = x(b, t, c);
           }
         const auto expected = stack(alone);
-        for (const Mask<float>& mask : {Mask<float>{.key_lengths = lengths}, Mask<float>{.key_allowed = keep},
-                                        Mask<float>{.allowed = pairs}, Mask<float>{.bias = bias}}) {
+        for (const Mask<float>& mask :
+             {Mask<float>{.key_lengths = lengths}, Mask<float>{.key_allowed = keep},
+              Mask<float>{.allowed = pairs}, Mask<float>{.bias = bias}}) {
           const auto y = stack(x, mask);
           ASSERT_EQ(y.shape(), x.shape());
           EXPECT_TRUE(values::all_finite(y));
           for (Index b = 0; b < 2; ++b)
             for (Index t = 0; t < kept; ++t)
-              for (Index c = 0; c < 16; ++c) ASSERT_EQ(y(b, t, c), expected(b, t, c)) << kept << " of " << total;
+              for (Index c = 0; c < 16; ++c)
+                ASSERT_EQ(y(b, t, c), expected(b, t, c)) << kept << " of " << total;
         }
       }
     }
   }
 }
 
-// S05: configured dropout has no part in inference, whatever ran before; probabilities outside [0, 1] are refused.
+// S05: configured dropout has no part in inference, whatever ran before; probabilities outside [0,
+// 1] are refused.
 template <class M, class Config, class Call>
-void expect_no_dropout(Config config, const std::vector<double Config::*>& probabilities, Call&& call) {
+void expect_no_dropout(Config config, const std::vector<double Config::*>& probabilities,
+                       Call&& call) {
   M without(config);
   randomize(without, 7);
   const auto expected = call(without);
@@ -182,8 +197,8 @@ TEST(StructureFaults, S05DropoutHasNoPartInInference) {
       {&MultiHeadAttentionConfig::attention_probs_dropout_prob}, run);
   for (bool gated : {false, true}) {
     const FeedForwardConfig config{.hidden_size = 6, .intermediate_size = 7};
-    const std::vector<double FeedForwardConfig::*> probabilities{&FeedForwardConfig::activation_dropout_prob,
-                                                                 &FeedForwardConfig::hidden_dropout_prob};
+    const std::vector<double FeedForwardConfig::*> probabilities{
+        &FeedForwardConfig::activation_dropout_prob, &FeedForwardConfig::hidden_dropout_prob};
     if (gated) {
       expect_no_dropout<GatedFeedForward<float>>(config, probabilities, run);
     } else {
@@ -192,14 +207,16 @@ TEST(StructureFaults, S05DropoutHasNoPartInInference) {
   }
   expect_no_dropout<EncoderLayer<float>>(
       EncoderLayerConfig{.hidden_size = 6, .num_attention_heads = 3, .intermediate_size = 7},
-      {&EncoderLayerConfig::attention_probs_dropout_prob, &EncoderLayerConfig::activation_dropout_prob,
-       &EncoderLayerConfig::hidden_dropout_prob},
+      {&EncoderLayerConfig::attention_probs_dropout_prob,
+       &EncoderLayerConfig::activation_dropout_prob, &EncoderLayerConfig::hidden_dropout_prob},
       run);
   expect_no_dropout<Embeddings<float>>(EmbeddingsConfig{.vocab_size = 4, .hidden_size = 6},
                                        {&EmbeddingsConfig::hidden_dropout_prob}, run_ids);
   expect_no_dropout<TransformerEncoder<float>>(
-      TransformerEncoderConfig{.vocab_size = 4, .hidden_size = 6, .num_attention_heads = 3, .intermediate_size = 7},
-      {&TransformerEncoderConfig::attention_probs_dropout_prob, &TransformerEncoderConfig::activation_dropout_prob,
+      TransformerEncoderConfig{
+          .vocab_size = 4, .hidden_size = 6, .num_attention_heads = 3, .intermediate_size = 7},
+      {&TransformerEncoderConfig::attention_probs_dropout_prob,
+       &TransformerEncoderConfig::activation_dropout_prob,
        &TransformerEncoderConfig::hidden_dropout_prob},
       run_ids);
 }
@@ -208,15 +225,19 @@ TEST(StructureFaults, S05DropoutHasNoPartInInference) {
 TEST(StructureFaults, S06EmptyBatchAndEmptySequence) {
   EncoderLayer<float> layer({.hidden_size = 8, .num_attention_heads = 2, .intermediate_size = 3});
   randomize(layer, 9);
-  EncoderStack<float, RMSNorm, GatedFeedForward> stack(
-      {.hidden_size = 8, .num_hidden_layers = 2, .num_attention_heads = 2, .intermediate_size = 3, .final_norm = true});
+  EncoderStack<float, RMSNorm, GatedFeedForward> stack({.hidden_size = 8,
+                                                        .num_hidden_layers = 2,
+                                                        .num_attention_heads = 2,
+                                                        .intermediate_size = 3,
+                                                        .final_norm = true});
   randomize(stack, 10);
   for (const Shape<3>& shape : {Shape<3>{0, 5, 8}, Shape<3>{2, 0, 8}, Shape<3>{0, 0, 8}}) {
     const Tensor<float, 3> x(shape);
     const Index batch = shape[0], tokens = shape[1];
     EXPECT_EQ(layer(x).shape(), shape);
     EXPECT_EQ(layer(x, {.causal = true}).shape(), shape);
-    EXPECT_EQ(layer(x, {.key_lengths = std::vector<int>(static_cast<std::size_t>(batch))}).shape(), shape);
+    EXPECT_EQ(layer(x, {.key_lengths = std::vector<int>(static_cast<std::size_t>(batch))}).shape(),
+              shape);
     EXPECT_EQ(layer(x, {.key_allowed = Tensor<bool, 2>({batch, tokens})}).shape(), shape);
     EXPECT_EQ(layer(x, {.bias = Tensor<float, 2>({tokens, tokens})}).shape(), shape);
     EXPECT_EQ(layer(x, {.allowed = Tensor<bool, 2>({tokens, tokens})}).shape(), shape);
@@ -228,7 +249,8 @@ TEST(StructureFaults, S06EmptyBatchAndEmptySequence) {
     EXPECT_EQ(layer.attention.query(x).shape(), shape);
     EXPECT_EQ(gelu(x).shape(), shape);
     EXPECT_EQ(softmax(x).shape(), shape);
-    EXPECT_EQ(mean_pooling(x, std::vector<int>(static_cast<std::size_t>(batch))).shape(), (Shape<2>{batch, 8}));
+    EXPECT_EQ(mean_pooling(x, std::vector<int>(static_cast<std::size_t>(batch))).shape(),
+              (Shape<2>{batch, 8}));
   }
   EXPECT_EQ(softmax(Tensor<float, 2>({3, 0})).shape(), (Shape<2>{3, 0}));
 }
@@ -249,28 +271,46 @@ TEST(StructureFaults, S06EmptyMemoryGivesTheOutputBias) {
 }
 
 TEST(StructureFaults, S06EmptyListsOfIds) {
-  TransformerEncoder<float> encoder({.vocab_size = 7, .hidden_size = 6, .num_attention_heads = 3, .intermediate_size = 5, .type_vocab_size = 2});
+  TransformerEncoder<float> encoder({.vocab_size = 7,
+                                     .hidden_size = 6,
+                                     .num_attention_heads = 3,
+                                     .intermediate_size = 5,
+                                     .type_vocab_size = 2});
   randomize(encoder, 13);
   for (const Shape<2>& shape : {Shape<2>{0, 5}, Shape<2>{2, 0}, Shape<2>{0, 0}}) {
     const Tensor<std::int32_t, 2> ids(shape);
     EXPECT_EQ(encoder(ids).shape(), (Shape<3>{shape[0], shape[1], 6}));
     EXPECT_EQ(encoder.embeddings(ids).shape(), (Shape<3>{shape[0], shape[1], 6}));
     EXPECT_EQ(encoder.embeddings.token(ids).shape(), (Shape<3>{shape[0], shape[1], 6}));
-    EXPECT_EQ(encoder(ids, {}, {.token_types = ids, .positions = ids}).shape(), (Shape<3>{shape[0], shape[1], 6}));
+    EXPECT_EQ(encoder(ids, {}, {.token_types = ids, .positions = ids}).shape(),
+              (Shape<3>{shape[0], shape[1], 6}));
   }
-  const MaskedLanguageModel<float> model({.vocab_size = 7, .hidden_size = 6, .num_attention_heads = 3, .intermediate_size = 5});
+  const MaskedLanguageModel<float> model(
+      {.vocab_size = 7, .hidden_size = 6, .num_attention_heads = 3, .intermediate_size = 5});
   EXPECT_EQ(model(Tensor<std::int32_t, 2>({2, 0})).shape(), (Shape<3>{2, 0, 7}));
 }
 
 // S06: models that read the first token need one, and say so; an empty batch is fine.
 TEST(StructureFaults, S06FirstTokenOfAnEmptySequence) {
   for (bool pooler : {false, true}) {
-    const SequenceClassifier<float> model({.encoder = {.vocab_size = 7, .hidden_size = 6, .num_attention_heads = 3, .intermediate_size = 5}, .num_labels = 3, .pooler = pooler});
+    const SequenceClassifier<float> model({.encoder = {.vocab_size = 7,
+                                                       .hidden_size = 6,
+                                                       .num_attention_heads = 3,
+                                                       .intermediate_size = 5},
+                                           .num_labels = 3,
+                                           .pooler = pooler});
     EXPECT_EQ(model(Tensor<std::int32_t, 2>({0, 4})).shape(), (Shape<2>{0, 3}));
     EXPECT_EQ(model(Tensor<std::int32_t, 2>({0, 0})).shape(), (Shape<2>{0, 3}));
     EXPECT_THROW(model(Tensor<std::int32_t, 2>({2, 0})), std::invalid_argument);
   }
-  const VisionTransformer<float> vision({.image_size = 4, .patch_size = 2, .num_channels = 1, .hidden_size = 6, .num_hidden_layers = 1, .num_attention_heads = 3, .intermediate_size = 5, .num_labels = 3});
+  const VisionTransformer<float> vision({.image_size = 4,
+                                         .patch_size = 2,
+                                         .num_channels = 1,
+                                         .hidden_size = 6,
+                                         .num_hidden_layers = 1,
+                                         .num_attention_heads = 3,
+                                         .intermediate_size = 5,
+                                         .num_labels = 3});
   EXPECT_EQ(vision(Tensor<float, 4>({0, 1, 4, 4})).shape(), (Shape<2>{0, 3}));
 }
 

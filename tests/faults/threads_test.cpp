@@ -27,12 +27,14 @@ TransformerEncoderConfig encoder_config() {
 
 Tensor<std::int32_t, 2> some_ids(Index batch, Index tokens) {
   Tensor<std::int32_t, 2> ids({batch, tokens});
-  for (Index i = 0; i < ids.size(); ++i) ids.data()[i] = static_cast<std::int32_t>((i * 7 + tokens) % 31);
+  for (Index i = 0; i < ids.size(); ++i)
+    ids.data()[i] = static_cast<std::int32_t>((i * 7 + tokens) % 31);
   return ids;
 }
 
-// T01: one const model, eight threads, 200 calls each with lengths 1 to 64 in a mixed order; learned and sinusoidal positions, each
-// thread with a workspace of its own, some with a pool of their own.
+// T01: one const model, eight threads, 200 calls each with lengths 1 to 64 in a mixed order;
+// learned and sinusoidal positions, each thread with a workspace of its own, some with a pool of
+// their own.
 TEST(ThreadFaults, T01OneModelServesManyThreads) {
   for (PositionEmbedding kind : {PositionEmbedding::learned, PositionEmbedding::sinusoidal}) {
     TransformerEncoderConfig config = encoder_config();
@@ -50,7 +52,8 @@ TEST(ThreadFaults, T01OneModelServesManyThreads) {
       return y;
     };
     Workspace serial;
-    for (Index tokens = 1; tokens <= 64; ++tokens) expected[static_cast<std::size_t>(tokens)] = run(tokens, serial);
+    for (Index tokens = 1; tokens <= 64; ++tokens)
+      expected[static_cast<std::size_t>(tokens)] = run(tokens, serial);
 
     std::atomic<int> wrong{0};
     std::vector<std::thread> threads;
@@ -105,7 +108,8 @@ struct CountingExecutor {
   }
 };
 
-// T02: 1, 2, 3, 4 and 7 threads, five repeats each, and tasks in any order: the same bits everywhere.
+// T02: 1, 2, 3, 4 and 7 threads, five repeats each, and tasks in any order: the same bits
+// everywhere.
 template <class Run>
 void expect_same_bits_on_any_number_of_threads(Run&& run) {
   Workspace serial;
@@ -114,7 +118,8 @@ void expect_same_bits_on_any_number_of_threads(Run&& run) {
   for (Index threads : {1, 2, 3, 4, 7}) {
     ThreadPool pool(threads);
     Workspace workspace(pool);
-    for (int repeat = 0; repeat < 5; ++repeat) ASSERT_EQ(run(workspace), expected) << threads << " threads";
+    for (int repeat = 0; repeat < 5; ++repeat)
+      ASSERT_EQ(run(workspace), expected) << threads << " threads";
     for (bool backwards : {false, true}) {
       CountingExecutor executor{threads, backwards};
       Workspace ordered(executor);
@@ -131,7 +136,8 @@ TEST(ThreadFaults, T02NumberOfThreadsChangesNoBit) {
   for (Index batch : {1, 3}) {
     const std::vector<Index> lengths(static_cast<std::size_t>(batch), 41);
     const auto ids = some_ids(batch, 127);
-    for (const Mask<float>& mask : {Mask<float>{}, Mask<float>{.causal = true}, Mask<float>{.key_lengths = lengths}}) {
+    for (const Mask<float>& mask :
+         {Mask<float>{}, Mask<float>{.causal = true}, Mask<float>{.key_lengths = lengths}}) {
       expect_same_bits_on_any_number_of_threads([&](Workspace& workspace) {
         Tensor<float, 3> y({batch, 127, 24});
         encoder.forward(ids, {}, mask, y, workspace);
@@ -141,7 +147,8 @@ TEST(ThreadFaults, T02NumberOfThreadsChangesNoBit) {
   }
 }
 
-// T02: one row through wide maps is split over columns, many rows over rows; grouped heads over blocks of queries.
+// T02: one row through wide maps is split over columns, many rows over rows; grouped heads over
+// blocks of queries.
 TEST(ThreadFaults, T02EveryWayOfSplittingTheWork) {
   Linear<float> wide({.in_features = 257, .out_features = 1031});
   randomize(wide, 5);
@@ -153,7 +160,8 @@ TEST(ThreadFaults, T02EveryWayOfSplittingTheWork) {
       return y;
     });
   }
-  MultiHeadAttention<float> attention({.hidden_size = 30, .num_attention_heads = 6, .num_key_value_heads = 2});
+  MultiHeadAttention<float> attention(
+      {.hidden_size = 30, .num_attention_heads = 6, .num_key_value_heads = 2});
   randomize(attention, 7);
   const auto x = random<float>(Shape<3>{2, 263, 30}, 8);
   expect_same_bits_on_any_number_of_threads([&](Workspace& workspace) {
@@ -178,7 +186,10 @@ TEST(ThreadFaults, T02EveryWayOfSplittingTheWork) {
 }
 
 EncoderStack<float> small_stack() {
-  EncoderStack<float> stack({.hidden_size = 64, .num_hidden_layers = 2, .num_attention_heads = 4, .intermediate_size = 256});
+  EncoderStack<float> stack({.hidden_size = 64,
+                             .num_hidden_layers = 2,
+                             .num_attention_heads = 4,
+                             .intermediate_size = 256});
   randomize(stack, 11);
   return stack;
 }
@@ -196,7 +207,8 @@ TEST(ThreadFaults, T04SmallWorkIsNotSpread) {
 
 double processor_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
-// T04: 1000 such steps with all threads take no longer than with one, neither on the clock nor in processor time.
+// T04: 1000 such steps with all threads take no longer than with one, neither on the clock nor in
+// processor time.
 TEST(ThreadFaults, T04TimingOfSmallWorkWithAllThreads) {
   const auto stack = small_stack();
   const auto x = random<float>(Shape<3>{1, 1, 64}, 13);
@@ -206,12 +218,15 @@ TEST(ThreadFaults, T04TimingOfSmallWorkWithAllThreads) {
   };
   const auto measure = [&](Workspace& workspace) {
     Times best{1e9, 1e9};
-    for (int repeat = 0; repeat < 5; ++repeat) {  // the best of five: other programs only make it slower
+    for (int repeat = 0; repeat < 5;
+         ++repeat) {  // the best of five: other programs only make it slower
       const auto begin = std::chrono::steady_clock::now();
       const double processor_begin = processor_seconds();
       for (int step = 0; step < 1000; ++step) stack.forward(x, {}, y, workspace);
       best.processor = std::min(best.processor, processor_seconds() - processor_begin);
-      best.wall = std::min(best.wall, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+      best.wall =
+          std::min(best.wall,
+                   std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     }
     return best;
   };
@@ -223,60 +238,72 @@ TEST(ThreadFaults, T04TimingOfSmallWorkWithAllThreads) {
   EXPECT_LE(all.processor, 2 * one.processor);
 }
 
-// T05: 4096 causal tokens, 8 heads of 64: the scores alone would be 512 MiB. Scratch memory stays below 64 MiB and doesn't grow with
-// the square of the length, and some rows equal dense attention in double.
+// T05: 4096 causal tokens, 8 heads of 64: the scores alone would be 512 MiB. Scratch memory stays
+// below 64 MiB and doesn't grow with the square of the length, and some rows equal dense attention
+// in double.
 TEST(ThreadFaults, T05MemoryGrowsLinearlyWithTheLength) {
   constexpr std::size_t mebibyte = std::size_t{1} << 20;
   MultiHeadAttention<float> attention({.hidden_size = 512, .num_attention_heads = 8});
-  for (Linear<float>* map : {&attention.query, &attention.key, &attention.value, &attention.output}) values::set_identity(*map);
+  for (Linear<float>* map : {&attention.query, &attention.key, &attention.value, &attention.output})
+    values::set_identity(*map);
   const auto capacity_for = [&](Index tokens) {
     Tensor<float, 3> x({1, tokens, 512}), y(x.shape());
     Workspace workspace;
-    attention.forward(x, {.causal = true, .window = 3}, y, workspace);  // the window keeps this quick, not small
+    attention.forward(x, {.causal = true, .window = 3}, y,
+                      workspace);  // the window keeps this quick, not small
     return workspace.capacity();
   };
   const std::size_t at_1024 = capacity_for(1024), at_2048 = capacity_for(2048);
   EXPECT_LE(at_2048, 2 * at_1024 + mebibyte);
 
   const Index tokens = 4096, heads = 8, size = 64;
-  const auto random_heads = [&](std::uint64_t seed) { return random<float>(Shape<4>{1, heads, tokens, size}, seed); };
+  const auto random_heads = [&](std::uint64_t seed) {
+    return random<float>(Shape<4>{1, heads, tokens, size}, seed);
+  };
   const auto q = random_heads(14), k = random_heads(15), v = random_heads(16);
   Tensor<float, 4> y(q.shape());
   Workspace workspace;
-  kernels::attend<float>({.batch = 1,
-                          .queries = tokens,
-                          .keys = tokens,
-                          .heads = heads,
-                          .key_value_heads = heads,
-                          .head_size = size,
-                          .value_size = size,
-                          .q = kernels::Heads<const float>::head_major(q.data(), heads, tokens, size),
-                          .k = kernels::Heads<const float>::head_major(k.data(), heads, tokens, size),
-                          .v = kernels::Heads<const float>::head_major(v.data(), heads, tokens, size),
-                          .y = kernels::Heads<float>::head_major(y.data(), heads, tokens, size),
-                          .scale = 0.125f},
-                         {.causal = true}, workspace);
+  kernels::attend<float>(
+      {.batch = 1,
+       .queries = tokens,
+       .keys = tokens,
+       .heads = heads,
+       .key_value_heads = heads,
+       .head_size = size,
+       .value_size = size,
+       .q = kernels::Heads<const float>::head_major(q.data(), heads, tokens, size),
+       .k = kernels::Heads<const float>::head_major(k.data(), heads, tokens, size),
+       .v = kernels::Heads<const float>::head_major(v.data(), heads, tokens, size),
+       .y = kernels::Heads<float>::head_major(y.data(), heads, tokens, size),
+       .scale = 0.125f},
+      {.causal = true}, workspace);
   EXPECT_LE(workspace.capacity(), 64 * mebibyte);
   for (Index h : {0, 5}) {
     for (Index t : {0, 1, 127, 128, 2047, 4095}) {
       Eigen::VectorXd weights(t + 1), result = Eigen::VectorXd::Zero(size);
       for (Index j = 0; j <= t; ++j) {
         double product = 0;
-        for (Index d = 0; d < size; ++d) product += static_cast<double>(q(0, h, t, d)) * static_cast<double>(k(0, h, j, d));
+        for (Index d = 0; d < size; ++d)
+          product += static_cast<double>(q(0, h, t, d)) * static_cast<double>(k(0, h, j, d));
         weights(j) = product / 8;
       }
       weights = (weights.array() - weights.maxCoeff()).exp().matrix().eval();
       weights /= weights.sum();
       for (Index j = 0; j <= t; ++j)
-        for (Index d = 0; d < size; ++d) result(d) += weights(j) * static_cast<double>(v(0, h, j, d));
+        for (Index d = 0; d < size; ++d)
+          result(d) += weights(j) * static_cast<double>(v(0, h, j, d));
       for (Index d = 0; d < size; ++d) ASSERT_NEAR(y(0, h, t, d), result(d), 1e-5) << h << " " << t;
     }
   }
 }
 
-// T05: the same for whole layers, up to what a workspace holds for one call: a fixed number of (T, C) arrays, no (T, T).
+// T05: the same for whole layers, up to what a workspace holds for one call: a fixed number of (T,
+// C) arrays, no (T, T).
 TEST(ThreadFaults, T05LayerNeedsAFixedNumberOfArraysOfTheInputsSize) {
-  EncoderLayer<float> layer({.hidden_size = 16, .num_attention_heads = 4, .intermediate_size = 32, .norm_placement = NormPlacement::pre});
+  EncoderLayer<float> layer({.hidden_size = 16,
+                             .num_attention_heads = 4,
+                             .intermediate_size = 32,
+                             .norm_placement = NormPlacement::pre});
   randomize(layer, 17);
   const auto capacity_for = [&](Index tokens) {
     const auto x = random<float>(Shape<3>{1, tokens, 16}, 18);

@@ -161,14 +161,14 @@ TEST(SafetensorsReader, WrongRequestsNameTheTensor) {
   ef::Tensor<float, 2> wrong({3, 2});
   expect_error([&] { reader.read_into("x", wrong); }, {"memory: tensor x", "(2, 3)", "(3, 2)"});
   float number;
-  for (const auto& [first, count] : {std::pair<ef::Index, ef::Index>{6, 1},
-                                     {-1, 1},
-                                     {0, 7},
-                                     {1, -1},
-                                     {std::numeric_limits<ef::Index>::max(), 1},
-                                     {1, std::numeric_limits<ef::Index>::max()}}) {
-    expect_error<std::invalid_argument>([&] { reader.read_range("x", first, count, &number); },
-                                        {"of x"});
+  for (const auto& range : {std::pair<ef::Index, ef::Index>{6, 1},
+                            {-1, 1},
+                            {0, 7},
+                            {1, -1},
+                            {std::numeric_limits<ef::Index>::max(), 1},
+                            {1, std::numeric_limits<ef::Index>::max()}}) {
+    expect_error<std::invalid_argument>(
+        [&] { reader.read_range("x", range.first, range.second, &number); }, {"of x"});
   }
 }
 

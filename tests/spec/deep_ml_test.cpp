@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// Deep-ML problems on attention and encoder layers, by their numbers there: 53, 94, 107, 109, 156, 490, 491, 904, 905. Weights that
-// a problem stores as (in, out) are transposed into the library's (out, in).
+// Deep-ML problems on attention and encoder layers, by their numbers there: 53, 94, 107, 109, 156,
+// 490, 491, 904, 905. Weights that a problem stores as (in, out) are transposed into the library's
+// (out, in).
 
 #include "tests/spec/numpy_random.hpp"
 #include "tests/spec/values.hpp"
@@ -52,18 +53,20 @@ Tensor<double, 2> identity(Index n) {
 TEST(DeepMl, E53SelfAttention) {
   const auto w = rows<double>({{1, 2}, {3, 4}});
   const auto attention = attention_of(identity(2), identity(2), w, 1);
-  expect_values(attention(batch_of_one<3>(identity(2))), {1.660477, 2.660477, 2.339523, 3.339523}, 5e-7);
+  expect_values(attention(batch_of_one<3>(identity(2))), {1.660477, 2.660477, 2.339523, 3.339523},
+                5e-7);
   expect_values(attention(batch_of_one<3>(rows<double>({{1, 1}, {1, 0}}))),
                 {3.00928465, 4.6790462, 2.5, 4.0}, 5e-9);
 
   const auto w_qk = rows<double>({{1, 1, 0}, {0, 1, 1}, {1, 0, 1}});
   const auto three = attention_of(w_qk, w_qk, rows<double>({{1, 2, 3}, {4, 5, 6}, {7, 8, 9}}), 1);
-  expect_values(three(batch_of_one<3>(rows<double>({{1, 0, 1}, {0, 1, 1}, {1, 1, 0}}))),
-                {8, 10, 12, 8.61987385, 10.61987385, 12.61987385, 7.38012615, 9.38012615, 11.38012615},
-                5e-9);
+  expect_values(
+      three(batch_of_one<3>(rows<double>({{1, 0, 1}, {0, 1, 1}, {1, 1, 0}}))),
+      {8, 10, 12, 8.61987385, 10.61987385, 12.61987385, 7.38012615, 9.38012615, 11.38012615}, 5e-9);
 }
 
-// The published inputs are square, so the number of tokens could stand in for the width unnoticed; these aren't.
+// The published inputs are square, so the number of tokens could stand in for the width unnoticed;
+// these aren't.
 TEST(DeepMl, E53ScoresAreDividedByTheRootOfTheWidthOfTheKeys) {
   const auto x = random<double>(Shape<2>{5, 3}, 1);
   const auto w_q = random<double>(Shape<2>{3, 3}, 2), w_k = random<double>(Shape<2>{3, 3}, 3),
@@ -74,7 +77,8 @@ TEST(DeepMl, E53ScoresAreDividedByTheRootOfTheWidthOfTheKeys) {
   p.array().colwise() /= p.rowwise().sum().array().eval();
   Tensor<double, 3> expected({1, 5, 3});
   expected.matrix() = p * v;
-  EXPECT_LT(largest_difference(attention_of(w_q, w_k, w_v, 1)(batch_of_one<3>(x)), expected), 1e-14);
+  EXPECT_LT(largest_difference(attention_of(w_q, w_k, w_v, 1)(batch_of_one<3>(x)), expected),
+            1e-14);
 }
 
 // E490: output and weights; a mask of 0 and 1 blocks where it is 0; a row without any 1 gets zeros.
@@ -88,7 +92,8 @@ TEST(DeepMl, E490CausalMaskOnTheFirstCaseOfE53) {
 }
 
 TEST(DeepMl, E490ExtentsThatAllDiffer) {
-  const auto q = random<double>(Shape<4>{1, 1, 3, 7}, 5), k = random<double>(Shape<4>{1, 1, 5, 7}, 6),
+  const auto q = random<double>(Shape<4>{1, 1, 3, 7}, 5),
+             k = random<double>(Shape<4>{1, 1, 5, 7}, 6),
              v = random<double>(Shape<4>{1, 1, 5, 2}, 7);
   const Tensor<bool, 2> mask =
       values::tensor<bool>(Shape<2>{3, 5}, {1, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0});
@@ -107,9 +112,12 @@ TEST(DeepMl, E490ExtentsThatAllDiffer) {
 TEST(DeepMl, E491EncoderLayer) {
   const Index batch = 2, tokens = 5, width = 14, heads = 7, intermediate = 11;
   const auto x = random<double>(Shape<3>{batch, tokens, width}, 8);
-  const auto w_q = random<double>(Shape<2>{width, width}, 9, .3), w_k = random<double>(Shape<2>{width, width}, 10, .3),
-             w_v = random<double>(Shape<2>{width, width}, 11, .3), w_o = random<double>(Shape<2>{width, width}, 12, .3),
-             w_1 = random<double>(Shape<2>{width, intermediate}, 13, .3), w_2 = random<double>(Shape<2>{intermediate, width}, 14, .3);
+  const auto w_q = random<double>(Shape<2>{width, width}, 9, .3),
+             w_k = random<double>(Shape<2>{width, width}, 10, .3),
+             w_v = random<double>(Shape<2>{width, width}, 11, .3),
+             w_o = random<double>(Shape<2>{width, width}, 12, .3),
+             w_1 = random<double>(Shape<2>{width, intermediate}, 13, .3),
+             w_2 = random<double>(Shape<2>{intermediate, width}, 14, .3);
   EncoderLayer<double> layer({.hidden_size = width,
                               .num_attention_heads = heads,
                               .intermediate_size = intermediate,
@@ -131,18 +139,22 @@ TEST(DeepMl, E491EncoderLayer) {
     for (Index i = 0; i < a.rows(); ++i) {
       a.row(i).array() -= a.row(i).mean();
       a.row(i) /= std::sqrt(a.row(i).squaredNorm() / static_cast<double>(a.cols()) + 1e-5);
-      a.row(i) = a.row(i).cwiseProduct(norm.weight.vector().transpose()) + norm.bias.vector().transpose();
+      a.row(i) =
+          a.row(i).cwiseProduct(norm.weight.vector().transpose()) + norm.bias.vector().transpose();
     }
     return a;
   };
   RowMajorMatrix<double> h = x.matrix();
   for (Index b = 0; b < batch; ++b) {
     const RowMajorMatrix<double> own = x.matrix().middleRows(b * tokens, tokens);
-    const RowMajorMatrix<double> q = own * w_q.matrix(), k = own * w_k.matrix(), v = own * w_v.matrix();
+    const RowMajorMatrix<double> q = own * w_q.matrix(), k = own * w_k.matrix(),
+                                 v = own * w_v.matrix();
     RowMajorMatrix<double> concatenated(tokens, width);
     for (Index head = 0; head < heads; ++head) {
       RowMajorMatrix<double> p =
-          (q.middleCols(head * 2, 2) * k.middleCols(head * 2, 2).transpose() / std::sqrt(2.0)).array().exp();
+          (q.middleCols(head * 2, 2) * k.middleCols(head * 2, 2).transpose() / std::sqrt(2.0))
+              .array()
+              .exp();
       p.array().colwise() /= p.rowwise().sum().array().eval();
       concatenated.middleCols(head * 2, 2) = p * v.middleCols(head * 2, 2);
     }
@@ -150,7 +162,8 @@ TEST(DeepMl, E491EncoderLayer) {
   }
   h = normalise(layer.attention_norm, h);
   const RowMajorMatrix<double> hidden =
-      ((h * w_1.matrix()).rowwise() + layer.feed_forward.linear_1.bias.vector().transpose()).cwiseMax(0);
+      ((h * w_1.matrix()).rowwise() + layer.feed_forward.linear_1.bias.vector().transpose())
+          .cwiseMax(0);
   const RowMajorMatrix<double> branch =
       (hidden * w_2.matrix()).rowwise() + layer.feed_forward.linear_2.bias.vector().transpose();
   Tensor<double, 3> expected(x.shape());
@@ -188,7 +201,8 @@ TEST(DeepMl, E904MultiHeadSelfAttention) {
   EXPECT_THROW(MultiHeadAttention<double>{indivisible}, std::invalid_argument);
 }
 
-// E905: biased attention and a GELU network, accepted in both orders; both exist and keep the shape.
+// E905: biased attention and a GELU network, accepted in both orders; both exist and keep the
+// shape.
 TEST(DeepMl, E905EncoderBlockInBothOrders) {
   for (NormPlacement placement : {NormPlacement::pre, NormPlacement::post}) {
     EncoderLayer<double> block({.hidden_size = 12,
@@ -211,7 +225,8 @@ TEST(DeepMl, E905EncoderBlockInBothOrders) {
 
 // 94 and, with the causal mask, 107.
 TEST(DeepMl, E94E107MultiHeadAttentionWithLargeScores) {
-  const auto x = batch_of_one<3>(rows<double>({{0, 1, 5, 14}, {13, 11, 8, 9}, {2, 15, 4, 7}, {10, 12, 3, 6}}));
+  const auto x =
+      batch_of_one<3>(rows<double>({{0, 1, 5, 14}, {13, 11, 8, 9}, {2, 15, 4, 7}, {10, 12, 3, 6}}));
   const auto w_q = rows<double>({{0, 1, 3, 3}, {1, 1, 1, 3}, {3, 0, 0, 3}, {1, 1, 0, 3}}),
              w_k = rows<double>({{0, 0, 2, 2}, {1, 3, 3, 2}, {3, 3, 0, 2}, {4, 2, 4, 0}}),
              w_v = rows<double>({{1, 3, 0, 3}, {5, 1, 1, 0}, {1, 4, 1, 3}, {3, 3, 3, 4}});
@@ -236,7 +251,8 @@ TEST(DeepMl, E109LayerNormOfSeed42) {
                 5e-9);
 }
 
-// 156 activates the second half of its input; the library's gate is named, so the caller says which half it is.
+// 156 activates the second half of its input; the library's gate is named, so the caller says which
+// half it is.
 TEST(DeepMl, E156SwiGLUActivatesTheSecondHalf) {
   GatedFeedForward<double> network(
       {.hidden_size = 4, .intermediate_size = 2, .activation = Activation::silu, .bias = false});

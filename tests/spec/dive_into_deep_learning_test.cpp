@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// Zhang, Lipton, Li, Smola, "Dive into Deep Learning", chapter "Attention mechanisms and transformers": rows B1 to B9, B12's sizes,
-// B13 to B17. The book's attention has no biases, its encoder is post-norm with ReLU, its vision transformer pre-norm with GELU.
+// Zhang, Lipton, Li, Smola, "Dive into Deep Learning", chapter "Attention mechanisms and
+// transformers": rows B1 to B9, B12's sizes, B13 to B17. The book's attention has no biases, its
+// encoder is post-norm with ReLU, its vision transformer pre-norm with GELU.
 
 #include "tests/spec/values.hpp"
 
@@ -42,12 +43,11 @@ MultiHeadAttentionConfig attention_config(Index hidden, Index heads) {
 
 // B1
 TEST(DiveIntoDeepLearning, B1MaskedSoftmaxWithALengthForEachRowOfTheBatch) {
-  const auto x = values::tensor<double>(Shape<3>{2, 2, 4},
-                                        {1, 2, 3, 4, 1, 1, 1, 1, 0, 0, 0, 0, 1, 2, 3, 4});
-  const std::vector<double> expected{.26894142, .73105858, 0,         0,         .5,
-                                     .5,        0,         0,         1.0 / 3,   1.0 / 3,
-                                     1.0 / 3,   0,         .09003057, .24472847, .66524096,
-                                     0};
+  const auto x =
+      values::tensor<double>(Shape<3>{2, 2, 4}, {1, 2, 3, 4, 1, 1, 1, 1, 0, 0, 0, 0, 1, 2, 3, 4});
+  const std::vector<double> expected{.26894142, .73105858, 0,         0,       .5,      .5,
+                                     0,         0,         1.0 / 3,   1.0 / 3, 1.0 / 3, 0,
+                                     .09003057, .24472847, .66524096, 0};
   const auto copy = x;
   expect_values(masked_softmax(x, std::vector<int>{2, 3}), expected, 1e-8);
   expect_values(masked_softmax(x, std::vector<int>{2, 3}, -1e6), expected, 1e-8);
@@ -55,16 +55,18 @@ TEST(DiveIntoDeepLearning, B1MaskedSoftmaxWithALengthForEachRowOfTheBatch) {
 }
 
 TEST(DiveIntoDeepLearning, B1MaskedSoftmaxWithALengthForEachQuery) {
-  const auto x = values::tensor<double>(Shape<3>{2, 2, 4},
-                                        {1, 2, 3, 4, 1, 1, 1, 1, 0, 0, 0, 0, 1, 2, 3, 4});
-  const Tensor<std::int32_t, 2> lengths = values::tensor<std::int32_t>(Shape<2>{2, 2}, {1, 3, 2, 4});
+  const auto x =
+      values::tensor<double>(Shape<3>{2, 2, 4}, {1, 2, 3, 4, 1, 1, 1, 1, 0, 0, 0, 0, 1, 2, 3, 4});
+  const Tensor<std::int32_t, 2> lengths =
+      values::tensor<std::int32_t>(Shape<2>{2, 2}, {1, 3, 2, 4});
   expect_values(masked_softmax(x, lengths),
                 {1, 0, 0, 0, 1.0 / 3, 1.0 / 3, 1.0 / 3, 0, .5, .5, 0, 0, .03205860, .08714432,
                  .23688282, .64391426},
                 1e-8);
 }
 
-// The book fills with -1e6, which makes length 0 uniform over the padding; without a fill value no key takes part.
+// The book fills with -1e6, which makes length 0 uniform over the padding; without a fill value no
+// key takes part.
 TEST(DiveIntoDeepLearning, B1LengthZeroIsUniformOnlyWithTheBooksFillValue) {
   const auto x = values::tensor<float>(Shape<3>{1, 1, 3}, {1, 2, 3});
   expect_values(masked_softmax(x, std::vector<int>{0}, -1e6f), {1.0 / 3, 1.0 / 3, 1.0 / 3}, 1e-7);
@@ -76,8 +78,9 @@ TEST(DiveIntoDeepLearning, B2DotProductAttention) {
   const auto q = random<double>(Shape<4>{2, 1, 1, 2}, 1);
   const auto v = random<double>(Shape<4>{2, 1, 10, 4}, 2);
   Tensor<double, 4> weights;
-  const auto y = scaled_dot_product_attention(q, filled<double>(Shape<4>{2, 1, 10, 2}, 1), v,
-                                              {.key_lengths = std::vector<int>{2, 6}}, {}, &weights);
+  const auto y =
+      scaled_dot_product_attention(q, filled<double>(Shape<4>{2, 1, 10, 2}, 1), v,
+                                   {.key_lengths = std::vector<int>{2, 6}}, {}, &weights);
   EXPECT_EQ(y.shape(), (Shape<4>{2, 1, 1, 4}));
   for (Index j = 0; j < 10; ++j) {
     EXPECT_NEAR(weights(0, 0, 0, j), j < 2 ? 0.5 : 0.0, 1e-15);
@@ -88,8 +91,8 @@ TEST(DiveIntoDeepLearning, B2DotProductAttention) {
   const Index lengths[] = {2, 6};
   const auto z = scaled_dot_product_attention(q, k, v, {.key_lengths = lengths}, {}, &weights);
   const auto expected = values::plain_attention(
-      q, k, v, 1 / std::sqrt(2.0),
-      [&](Index b, Index, Index, Index j) { return j < lengths[b]; }, values::no_bias);
+      q, k, v, 1 / std::sqrt(2.0), [&](Index b, Index, Index, Index j) { return j < lengths[b]; },
+      values::no_bias);
   EXPECT_LT(largest_difference(z, expected.y), 1e-15);
   for (Index j = 2; j < 10; ++j) EXPECT_EQ(weights(0, 0, 0, j), 0.0);
   for (Index j = 6; j < 10; ++j) EXPECT_EQ(weights(1, 0, 0, j), 0.0);
@@ -111,13 +114,16 @@ TEST(DiveIntoDeepLearning, B3AdditiveAttention) {
   for (Index b = 0; b < 2; ++b) {
     Eigen::RowVectorXd exponentials = Eigen::RowVectorXd::Zero(10);
     for (Index j = 0; j < lengths[static_cast<std::size_t>(b)]; ++j) {
-      const Eigen::VectorXd features = attention.query.weight.matrix() * q.matrix().row(b).transpose() +
-                                       attention.key.weight.matrix() * k.matrix().row(b * 10 + j).transpose();
-      exponentials(j) = std::exp(attention.score.weight.matrix().row(0).dot(features.array().tanh().matrix()));
+      const Eigen::VectorXd features =
+          attention.query.weight.matrix() * q.matrix().row(b).transpose() +
+          attention.key.weight.matrix() * k.matrix().row(b * 10 + j).transpose();
+      exponentials(j) =
+          std::exp(attention.score.weight.matrix().row(0).dot(features.array().tanh().matrix()));
     }
     const Eigen::RowVectorXd p = exponentials / exponentials.sum();
     EXPECT_LT((weights.matrix().row(b) - p).cwiseAbs().maxCoeff(), 1e-15);
-    EXPECT_LT((y.matrix().row(b) - p * v.matrix().middleRows(b * 10, 10)).cwiseAbs().maxCoeff(), 1e-14);
+    EXPECT_LT((y.matrix().row(b) - p * v.matrix().middleRows(b * 10, 10)).cwiseAbs().maxCoeff(),
+              1e-14);
   }
 }
 
@@ -126,7 +132,8 @@ TEST(DiveIntoDeepLearning, B4MultiHeadAttention) {
   MultiHeadAttention<double> attention(attention_config(100, 5));
   EXPECT_EQ(count_parameters(attention), 40000);
   randomize(attention, 8, 0.1);
-  const auto x = random<double>(Shape<3>{2, 4, 100}, 9), y = random<double>(Shape<3>{2, 6, 100}, 10);
+  const auto x = random<double>(Shape<3>{2, 4, 100}, 9),
+             y = random<double>(Shape<3>{2, 6, 100}, 10);
   const std::vector<int> lengths{3, 2};
   const auto cross = attention(x, y, {.key_lengths = lengths});
   EXPECT_EQ(cross.shape(), (Shape<3>{2, 4, 100}));
@@ -164,7 +171,8 @@ TEST(DiveIntoDeepLearning, B5MovingOnByADistanceIsARotation) {
   const Index width = 32, distance = 7;
   const auto p = sinusoidal_positions<double>(40, width);
   for (Index j = 0; j < width / 2; ++j) {
-    const double omega = std::pow(10000.0, -2.0 * static_cast<double>(j) / static_cast<double>(width));
+    const double omega =
+        std::pow(10000.0, -2.0 * static_cast<double>(j) / static_cast<double>(width));
     const double c = std::cos(static_cast<double>(distance) * omega),
                  s = std::sin(static_cast<double>(distance) * omega);
     for (Index i = 0; i + distance < 40; ++i) {
@@ -176,7 +184,8 @@ TEST(DiveIntoDeepLearning, B5MovingOnByADistanceIsARotation) {
 
 // B6: 4 features to 4 hidden to 8, ReLU between, biases: rows of equal input have equal results.
 TEST(DiveIntoDeepLearning, B6PositionWiseFeedForwardNetwork) {
-  Linear<float> dense_1({.in_features = 4, .out_features = 4}), dense_2({.in_features = 4, .out_features = 8});
+  Linear<float> dense_1({.in_features = 4, .out_features = 4}),
+      dense_2({.in_features = 4, .out_features = 8});
   EXPECT_EQ(count_parameters(dense_1) + count_parameters(dense_2), 60);
   randomize(dense_1, 11);
   randomize(dense_2, 12);
@@ -186,7 +195,8 @@ TEST(DiveIntoDeepLearning, B6PositionWiseFeedForwardNetwork) {
   EXPECT_NE(y(0, 0, 0), y(0, 0, 1));
 
   // With the same width on both ends it is the library's module.
-  FeedForward<double> module({.hidden_size = 5, .intermediate_size = 7, .activation = Activation::relu});
+  FeedForward<double> module(
+      {.hidden_size = 5, .intermediate_size = 7, .activation = Activation::relu});
   randomize(module, 13);
   const auto x = random<double>(Shape<3>{2, 3, 5}, 14);
   Tensor<double, 3> hidden = module.linear_1(x);
@@ -198,9 +208,11 @@ TEST(DiveIntoDeepLearning, B6PositionWiseFeedForwardNetwork) {
 TEST(DiveIntoDeepLearning, B7AddNorm) {
   const LayerNorm<float> norm({.hidden_size = 4});
   const auto ones = filled<float>(Shape<3>{2, 3, 4}, 1);
-  EXPECT_EQ(norm(sum(ones, ones)), (Tensor<float, 3>({2, 3, 4}))) << "a constant row gives exactly 0";
+  EXPECT_EQ(norm(sum(ones, ones)), (Tensor<float, 3>({2, 3, 4})))
+      << "a constant row gives exactly 0";
 
-  // Layer normalisation takes rows; batch normalisation takes columns, here a norm of the transposed matrix.
+  // Layer normalisation takes rows; batch normalisation takes columns, here a norm of the
+  // transposed matrix.
   const LayerNorm<double> two({.hidden_size = 2});
   const auto x = values::rows<double>({{1, 2}, {2, 3}});
   expect_values(two(x), {-.99998, .99998, -.99998, .99998}, 1e-6);
@@ -216,7 +228,8 @@ TEST(DiveIntoDeepLearning, B8EncoderBlockIsPostNorm) {
   EncoderLayer<float> block(block_config(NormPlacement::post));
   EXPECT_EQ(count_parameters(block), 4776);
   init(block, Key{15});
-  const auto y = block(filled<float>(Shape<3>{2, 100, 24}, 1), {.key_lengths = std::vector<int>{3, 2}});
+  const auto y =
+      block(filled<float>(Shape<3>{2, 100, 24}, 1), {.key_lengths = std::vector<int>{3, 2}});
   EXPECT_EQ(y.shape(), (Shape<3>{2, 100, 24}));
   EXPECT_TRUE(values::all_finite(y));
 
@@ -229,7 +242,8 @@ TEST(DiveIntoDeepLearning, B8EncoderBlockIsPostNorm) {
   EXPECT_LT(largest_difference(exact(x, {.key_lengths = lengths}), expected), 1e-14);
 }
 
-// B9: token vectors times sqrt(C), plus sinusoids, through the blocks; every block's weights can be had.
+// B9: token vectors times sqrt(C), plus sinusoids, through the blocks; every block's weights can be
+// had.
 TEST(DiveIntoDeepLearning, B9Encoder) {
   const TransformerEncoderConfig config{.vocab_size = 200,
                                         .hidden_size = 24,
@@ -282,8 +296,9 @@ TEST(DiveIntoDeepLearning, B9Encoder) {
 
 // B12: the sizes of the trained model.
 TEST(DiveIntoDeepLearning, B12EncoderBlockOfTheTrainedModelHas296256Parameters) {
-  EXPECT_EQ(count_parameters(EncoderLayer<ShapeOnly>(block_config(NormPlacement::post, 256, 4, 64))),
-            296256);
+  EXPECT_EQ(
+      count_parameters(EncoderLayer<ShapeOnly>(block_config(NormPlacement::post, 256, 4, 64))),
+      296256);
 }
 
 // B13
@@ -294,8 +309,8 @@ TEST(DiveIntoDeepLearning, B13PatchEmbedding) {
   EXPECT_EQ(embedding(Tensor<float, 4>({4, 3, 96, 96})).shape(), (Shape<3>{4, 36, 512}));
 }
 
-// B13: patches row by row, each flattened as (channel, row, column); extents and patches needn't be square or divide: the rest is
-// dropped.
+// B13: patches row by row, each flattened as (channel, row, column); extents and patches needn't be
+// square or divide: the rest is dropped.
 TEST(DiveIntoDeepLearning, B13PatchIsALinearMapOfItsPixels) {
   const Index height = 17, width = 23, channels = 2, hidden = 7;
   PatchEmbedding<double> embedding({.image_size = {height, width},

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// The encoder of Tunstall, von Werra, Wolf, "Natural Language Processing with Transformers", chapter 3: rows A1 to A9 and A11.
-// BERT-base's sizes: vocabulary 30522, hidden 768, intermediate 3072, 12 heads, 12 layers, 512 positions.
+// The encoder of Tunstall, von Werra, Wolf, "Natural Language Processing with Transformers",
+// chapter 3: rows A1 to A9 and A11. BERT-base's sizes: vocabulary 30522, hidden 768, intermediate
+// 3072, 12 heads, 12 layers, 512 positions.
 
 #include "tests/spec/values.hpp"
 
@@ -59,13 +60,14 @@ Tensor<T, 3> permuted(const Tensor<T, 3>& x, const std::vector<Index>& order) {
   return y;
 }
 
-// A1: scores over the root of the last extent, softmax, values; from ids to (1, 5, 5) weights and (1, 5, 768).
+// A1: scores over the root of the last extent, softmax, values; from ids to (1, 5, 5) weights and
+// (1, 5, 768).
 TEST(NlpWithTransformers, A1AttentionOverFiveTokensOfBert) {
   Embedding<float> embedding({.num_embeddings = 30522, .embedding_dim = 768});
   for (std::int32_t id : text)
     for (Index c = 0; c < 768; ++c)
-      embedding.weight(id, c) =
-          static_cast<float>(Key{static_cast<std::uint64_t>(id)}.normal(static_cast<std::uint64_t>(c)));
+      embedding.weight(id, c) = static_cast<float>(
+          Key{static_cast<std::uint64_t>(id)}.normal(static_cast<std::uint64_t>(c)));
   const Tensor<float, 3> embedded = embedding(text);
   ASSERT_EQ(embedded.shape(), (Shape<3>{1, 5, 768}));
 
@@ -82,7 +84,8 @@ TEST(NlpWithTransformers, A1AttentionOverFiveTokensOfBert) {
 
 // A1: where the mask is 0, the score becomes -infinity.
 TEST(NlpWithTransformers, A1MaskedScoresGetNoWeight) {
-  const auto q = random<double>(Shape<4>{3, 1, 5, 7}, 1), k = random<double>(Shape<4>{3, 1, 5, 7}, 2),
+  const auto q = random<double>(Shape<4>{3, 1, 5, 7}, 1),
+             k = random<double>(Shape<4>{3, 1, 5, 7}, 2),
              v = random<double>(Shape<4>{3, 1, 5, 11}, 3);
   Tensor<bool, 2> mask({5, 5});
   for (Index t = 0; t < 5; ++t)
@@ -95,8 +98,7 @@ TEST(NlpWithTransformers, A1MaskedScoresGetNoWeight) {
   EXPECT_LT(largest_difference(y, expected.y), 1e-14);
   EXPECT_LT(largest_difference(weights, expected.weights), 1e-15);
   for (Index t = 0; t < 5; ++t)
-    for (Index j = 0; j < 5; ++j)
-      EXPECT_EQ(weights(2, 0, t, j) == 0, !mask(t, j));
+    for (Index j = 0; j < 5; ++j) EXPECT_EQ(weights(2, 0, t, j) == 0, !mask(t, j));
 }
 
 // A2: one head is three biased maps from 768 to 64.
@@ -105,10 +107,12 @@ TEST(NlpWithTransformers, A2HeadHas147648Parameters) {
   EXPECT_EQ(3 * count_parameters(map), 147648);
 }
 
-// A3: heads side by side, concatenated in head order, then one biased map. The library keeps the heads' maps stacked in one matrix.
+// A3: heads side by side, concatenated in head order, then one biased map. The library keeps the
+// heads' maps stacked in one matrix.
 TEST(NlpWithTransformers, A3SeparateHeadsEqualOneStackedAttention) {
   const Index hidden = 768, heads = 12, size = 64;
-  const MultiHeadAttention<ShapeOnly> counted({.hidden_size = hidden, .num_attention_heads = heads});
+  const MultiHeadAttention<ShapeOnly> counted(
+      {.hidden_size = hidden, .num_attention_heads = heads});
   EXPECT_EQ(count_parameters(counted), 2362368);
 
   MultiHeadAttention<float> attention({.hidden_size = hidden, .num_attention_heads = heads});
@@ -175,7 +179,8 @@ TEST(NlpWithTransformers, A5LayerOfBertsSizeKeepsTheShape) {
   EXPECT_TRUE(values::all_finite(y));
 }
 
-// A6: token table plus position table, then a norm with eps 1e-12; no token types, no factor sqrt(C).
+// A6: token table plus position table, then a norm with eps 1e-12; no token types, no factor
+// sqrt(C).
 TEST(NlpWithTransformers, A6Embeddings) {
   const Embeddings<ShapeOnly> counted({.vocab_size = 30522, .hidden_size = 768});
   EXPECT_EQ(count_parameters(counted), 23835648);
@@ -236,7 +241,8 @@ TEST(NlpWithTransformers, A7FiveIdsGiveFiveVectorsOf768) {
   EXPECT_EQ(encoder(text).shape(), (Shape<3>{1, 5, 768}));
 }
 
-// A8: learned, fixed sinusoidal and relative positions all tell one order of tokens from another; without any, order is lost.
+// A8: learned, fixed sinusoidal and relative positions all tell one order of tokens from another;
+// without any, order is lost.
 TEST(NlpWithTransformers, A8ThreeFamiliesOfPositions) {
   const std::vector<Index> order{3, 0, 4, 1, 2};
   Tensor<std::int32_t, 2> reordered(small_text.shape());
@@ -279,7 +285,8 @@ TEST(NlpWithTransformers, A9SequenceClassification) {
   EXPECT_LT(largest_difference(logits, model.classifier(first)), 1e-14);
 }
 
-// A11: a layer without positions is permutation equivariant (not invariant), in either placement of the norms.
+// A11: a layer without positions is permutation equivariant (not invariant), in either placement of
+// the norms.
 TEST(NlpWithTransformers, A11LayerWithoutPositionsIsPermutationEquivariant) {
   const std::vector<Index> order{4, 2, 0, 1, 6, 5, 3};
   for (NormPlacement placement : {NormPlacement::pre, NormPlacement::post}) {
@@ -299,8 +306,7 @@ TEST(NlpWithTransformers, A11AddingPositionsBreaksEquivariance) {
   EncoderLayer<float> layer(layer_config(21, 3, 37));
   randomize(layer, 21);
   const auto x = random<float>(Shape<3>{1, 7, 21}, 22);
-  const auto positions =
-      values::reshaped(sinusoidal_positions<float>(7, 21), Shape<3>{1, 7, 21});
+  const auto positions = values::reshaped(sinusoidal_positions<float>(7, 21), Shape<3>{1, 7, 21});
   const auto y = layer(sum(x, positions)), z = layer(sum(permuted(x, order), positions));
   EXPECT_GT(largest_difference(z, permuted(y, order)), 1e-2);
 }
@@ -315,7 +321,8 @@ TEST(NlpWithTransformers, A11NormalisedFeaturesHaveMean0AndVariance1) {
   }
 }
 
-// A11: post-norm ends in the norm, so every row of its result is normalised; pre-norm lets the residual grow.
+// A11: post-norm ends in the norm, so every row of its result is normalised; pre-norm lets the
+// residual grow.
 TEST(NlpWithTransformers, A11PostNormBoundsTheResidualPreNormDoesNot) {
   EncoderLayerConfig config = layer_config(21, 3, 37);
   const auto x = random<double>(Shape<3>{2, 5, 21}, 24, 100.0);

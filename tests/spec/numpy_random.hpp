@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// numpy's legacy generator (np.random.seed, np.random.RandomState), so that examples seeded in Python need no data files.
-// The integer seed is the standard's std::mt19937(seed); arrays are filled in row-major order. Formulas: numpy's
-// random/src/legacy/legacy-distributions.c, whose streams are frozen.
+// numpy's legacy generator (np.random.seed, np.random.RandomState), so that examples seeded in
+// Python need no data files. The integer seed is the standard's std::mt19937(seed); arrays are
+// filled in row-major order. Formulas: numpy's random/src/legacy/legacy-distributions.c, whose
+// streams are frozen.
 
 #include <cmath>
 #include <cstdint>

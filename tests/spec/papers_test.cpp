@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Two papers: Shazeer, "GLU variants improve transformer" (row G2), and Zhang and Sennrich, "Root mean square layer normalization"
-// (row G3).
+// Two papers: Shazeer, "GLU variants improve transformer" (row G2), and Zhang and Sennrich, "Root
+// mean square layer normalization" (row G3).
 
 #include "tests/spec/values.hpp"
 
@@ -18,7 +18,8 @@ const Tensor<double, 2> w = rows<double>({{.2, -.5, 1}, {1.5, .3, -.7}});
 const Tensor<double, 2> v = rows<double>({{-1, .4, .6}, {.1, .9, -.2}});
 const Tensor<double, 2> w2 = rows<double>({{.5, -1}, {2, .25}, {-.3, .7}});
 
-// G2 on the vector x: W x = (1.7, .55), V x = (-1.5, -1.8). W2 gives three features, as many as x has.
+// G2 on the vector x: W x = (1.7, .55), V x = (-1.5, -1.8). W2 gives three features, as many as x
+// has.
 TEST(GluVariants, G2GatedNetworks) {
   GatedFeedForward<double> network({.hidden_size = 3, .intermediate_size = 2, .bias = false});
   network.gate.weight = w;
@@ -31,11 +32,13 @@ TEST(GluVariants, G2GatedNetworks) {
     network.config.activation = activation;
     return network(x);
   };
-  expect_values(with(Activation::sigmoid), {.5072930126, -2.8219652207, -.4185202140}, 5e-11);  // GLU
-  expect_values(with(Activation::identity), {-.285, -5.3475, .072}, 1e-14);                     // Bilinear
-  expect_values(with(Activation::relu), {-.285, -5.3475, .072}, 1e-14);                         // ReGLU
+  expect_values(with(Activation::sigmoid), {.5072930126, -2.8219652207, -.4185202140},
+                5e-11);                                                      // GLU
+  expect_values(with(Activation::identity), {-.285, -5.3475, .072}, 1e-14);  // Bilinear
+  expect_values(with(Activation::relu), {-.285, -5.3475, .072}, 1e-14);      // ReGLU
 
-  for (Activation activation : {Activation::gelu, Activation::silu}) {  // GEGLU, SwiGLU: down(act(gate) * up) by hand
+  for (Activation activation :
+       {Activation::gelu, Activation::silu}) {  // GEGLU, SwiGLU: down(act(gate) * up) by hand
     Tensor<double, 2> product({1, 2});
     for (Index i = 0; i < 2; ++i) {
       const double g = network.gate(x)(0, i);
@@ -69,7 +72,8 @@ Index gated_size(Index hidden, Index intermediate, bool bias) {
       {.hidden_size = hidden, .intermediate_size = intermediate, .bias = bias}));
 }
 
-// G2: a third matrix is paid for by two thirds of the hidden width, exactly without biases, nearly with them.
+// G2: a third matrix is paid for by two thirds of the hidden width, exactly without biases, nearly
+// with them.
 TEST(GluVariants, G2GatedNetworkOfTwoThirdsTheWidthHasAsManyWeights) {
   EXPECT_EQ(plain_size(768, 3072, false), 4718592);  // T5-base
   EXPECT_EQ(gated_size(768, 2048, false), 4718592);
@@ -114,7 +118,8 @@ TEST(RootMeanSquareNorm, G3InvariantToScalingNotToShifting) {
   EXPECT_LT(largest_difference(norm(scaled), norm(a)), 1e-14);
   EXPECT_GT(largest_difference(norm(shifted), norm(a)), 1e-2);
 
-  Linear<double> map({.in_features = 7, .out_features = 7, .bias = false});  // rescaling a weight matrix in front
+  Linear<double> map(
+      {.in_features = 7, .out_features = 7, .bias = false});  // rescaling a weight matrix in front
   values::randomize(map, 3);
   const auto before = norm(map(a));
   map.weight.vector() *= 11;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 
-// PyTorch's functions and modules: rows F1 to F4 and F8 to F11. The long lists of numbers are results of PyTorch 2.15 in double, with
-// parameters 0.3 * RandomState(seed).randn in the order of the module's state_dict and inputs from the same stream. PyTorch's
-// MultiheadAttention and encoder layers block where a mask is true; the library, like scaled_dot_product_attention, lets
-// take part where it is true, so masks are inverted here.
+// PyTorch's functions and modules: rows F1 to F4 and F8 to F11. The long lists of numbers are
+// results of PyTorch 2.15 in double, with parameters 0.3 * RandomState(seed).randn in the order of
+// the module's state_dict and inputs from the same stream. PyTorch's MultiheadAttention and encoder
+// layers block where a mask is true; the library, like scaled_dot_product_attention, lets take part
+// where it is true, so masks are inverted here.
 
 #include "tests/spec/numpy_random.hpp"
 #include "tests/spec/values.hpp"
@@ -18,25 +19,30 @@ using values::rows;
 
 const double infinity = std::numeric_limits<double>::infinity();
 
-// ------------------------------------------------------------------------------------------------ scaled_dot_product_attention
+// -------------------------------------------------------------------- scaled_dot_product_attention
 
-// F1: values of another width than the keys, S other than T; the scale defaults to 1 / sqrt(D) and can be given.
+// F1: values of another width than the keys, S other than T; the scale defaults to 1 / sqrt(D) and
+// can be given.
 TEST(PyTorch, F1ShapesAndScale) {
-  const auto q = random<double>(Shape<4>{2, 3, 5, 7}, 1), k = random<double>(Shape<4>{2, 3, 11, 7}, 2),
+  const auto q = random<double>(Shape<4>{2, 3, 5, 7}, 1),
+             k = random<double>(Shape<4>{2, 3, 11, 7}, 2),
              v = random<double>(Shape<4>{2, 3, 11, 13}, 3);
   EXPECT_EQ(scaled_dot_product_attention(q, k, v).shape(), (Shape<4>{2, 3, 5, 13}));
   for (double scale : {0.0, 0.3, 2.0, -1.0}) {
     const auto expected =
         values::plain_attention(q, k, v, scale, values::everything_visible, values::no_bias);
-    EXPECT_LT(largest_difference(scaled_dot_product_attention(q, k, v, {}, scale), expected.y), 1e-13);
+    EXPECT_LT(largest_difference(scaled_dot_product_attention(q, k, v, {}, scale), expected.y),
+              1e-13);
   }
   EXPECT_EQ(scaled_dot_product_attention(q, k, v),
             scaled_dot_product_attention(q, k, v, {}, 1 / std::sqrt(7.0)));
 }
 
-// F1: a boolean mask says who takes part, a float mask is added; both broadcast to (B, H, T, S) from the right.
+// F1: a boolean mask says who takes part, a float mask is added; both broadcast to (B, H, T, S)
+// from the right.
 TEST(PyTorch, F1MasksOfEveryBroadcastableShape) {
-  const auto q = random<double>(Shape<4>{2, 3, 5, 7}, 4), k = random<double>(Shape<4>{2, 3, 11, 7}, 5),
+  const auto q = random<double>(Shape<4>{2, 3, 5, 7}, 4),
+             k = random<double>(Shape<4>{2, 3, 11, 7}, 5),
              v = random<double>(Shape<4>{2, 3, 11, 13}, 6);
   const auto check = [&]<int Rank>(const Shape<Rank>& shape) {
     const auto bias = random<double>(shape, 7);
@@ -57,9 +63,12 @@ TEST(PyTorch, F1MasksOfEveryBroadcastableShape) {
         q, k, v, scale,
         [&](Index b, Index h, Index t, Index j) { return allowed.data()[element(b, h, t, j)]; },
         values::no_bias);
-    EXPECT_LT(largest_difference(scaled_dot_product_attention(q, k, v, {.bias = bias}), with_bias.y), 1e-13)
+    EXPECT_LT(
+        largest_difference(scaled_dot_product_attention(q, k, v, {.bias = bias}), with_bias.y),
+        1e-13)
         << to_string(shape);
-    EXPECT_LT(largest_difference(scaled_dot_product_attention(q, k, v, {.allowed = allowed}), with_allowed.y),
+    EXPECT_LT(largest_difference(scaled_dot_product_attention(q, k, v, {.allowed = allowed}),
+                                 with_allowed.y),
               1e-13)
         << to_string(shape);
   };
@@ -77,9 +86,11 @@ TEST(PyTorch, F1MasksOfEveryBroadcastableShape) {
   EXPECT_THROW(scaled_dot_product_attention(q, k, v, {.bias = wrong}), std::invalid_argument);
 }
 
-// F1: enable_gqa repeats each key/value head for H / K query heads in a row; K must divide H and be the same for keys and values.
+// F1: enable_gqa repeats each key/value head for H / K query heads in a row; K must divide H and be
+// the same for keys and values.
 TEST(PyTorch, F1GroupedHeadsAreRepeatedInterleaved) {
-  const auto q = random<double>(Shape<4>{2, 6, 5, 7}, 8), k = random<double>(Shape<4>{2, 2, 11, 7}, 9),
+  const auto q = random<double>(Shape<4>{2, 6, 5, 7}, 8),
+             k = random<double>(Shape<4>{2, 2, 11, 7}, 9),
              v = random<double>(Shape<4>{2, 2, 11, 3}, 10);
   Tensor<double, 4> all_k({2, 6, 11, 7}), all_v({2, 6, 11, 3});
   for (Index b = 0; b < 2; ++b)
@@ -122,7 +133,8 @@ TEST(PyTorch, F1bNanInMaskedKeysAndValuesStaysOutside) {
   EXPECT_EQ(scaled_dot_product_attention(q, k, v, {.key_lengths = lengths}), clean);
 }
 
-// F11: is_causal aligns the triangle at the top left; decoding with a cache wants it at the bottom right, which is query_offset S - T.
+// F11: is_causal aligns the triangle at the top left; decoding with a cache wants it at the bottom
+// right, which is query_offset S - T.
 TEST(PyTorch, F11CausalAlignment) {
   const auto pattern = [](Index queries, Index keys, Index offset) {
     Tensor<double, 4> weights;
@@ -141,7 +153,7 @@ TEST(PyTorch, F11CausalAlignment) {
   EXPECT_EQ(pattern(4, 3, -1), "000 100 110 111 ") << "the first T - S rows see nothing";
 }
 
-// ------------------------------------------------------------------------------------------------------- MultiheadAttention
+// ------------------------------------------------------------------------------ MultiheadAttention
 
 /// 0.3 * randn for each of the tensors, in order.
 template <class... Parameters>
@@ -149,25 +161,37 @@ void fill(NumpyRandom& numpy, Parameters&... parameters) {
   ((parameters = numpy.randn<double>(parameters.shape(), .3)), ...);
 }
 
-/// in_proj_weight (3E, E), in_proj_bias (3E), out_proj.weight, out_proj.bias: rows of in_proj are query, key, value.
+/// in_proj_weight (3E, E), in_proj_bias (3E), out_proj.weight, out_proj.bias: rows of in_proj are
+/// query, key, value.
 void fill_attention(NumpyRandom& numpy, MultiHeadAttention<double>& a) {
   fill(numpy, a.query.weight, a.key.weight, a.value.weight, a.query.bias, a.key.bias, a.value.bias,
        a.output.weight, a.output.bias);
 }
 
-// F2: attention mask and padding mask block what either blocks; weights averaged over heads; a float mask is added.
+// F2: attention mask and padding mask block what either blocks; weights averaged over heads; a
+// float mask is added.
 TEST(PyTorch, F2MultiheadAttention) {
   MultiHeadAttention<double> attention({.hidden_size = 6, .num_attention_heads = 3});
   NumpyRandom numpy(1);
   fill_attention(numpy, attention);
-  const auto x = numpy.randn<double>(Shape<3>{2, 4, 6}), memory = numpy.randn<double>(Shape<3>{2, 5, 6});
+  const auto x = numpy.randn<double>(Shape<3>{2, 4, 6}),
+             memory = numpy.randn<double>(Shape<3>{2, 5, 6});
   Tensor<bool, 2> blocked({4, 5}), allowed({4, 5});
   for (Index t = 0; t < 4; ++t)
     for (Index j = 0; j < 5; ++j) blocked(t, j) = (t + 2 * j) % 5 == 1;
   for (Index i = 0; i < 20; ++i) allowed.data()[i] = !blocked.data()[i];
   const Tensor<bool, 2> keep = values::tensor<bool>(Shape<2>{2, 5}, {1, 1, 1, 1, 1, 1, 1, 1, 0, 0});
   const Mask<double> mask{.key_allowed = keep, .allowed = allowed};
-  expect_values(attention(x, memory, mask), {.0907156364, -.2751199605, .1548026185, .1487119794, .9619994782, -.1833253882, .0262474573, -.2090154347, .1738542302, .1308437827, 1.0076788589, -.1727366080, -.1442542277, -.1848055601, .0571238280, .0947607588, 1.1229709847, -.2137610207, -.1322486403, -.1278389968, .0736002170, .0908242915, 1.0763303417, -.1774310676, .6657248146, -.7906491900, .2567283123, .2706699142, .4797758158, -.2259541561, .3092214093, -.6578791109, .1759040476, .1637497586, .6494696170, -.1101417763, .5524252487, -.6607465600, .0662688482, .0730338966, .6522577497, .0672929552, .5837344787, -.7745203782, .1268432463, .1962703095, .8272808921, -.1707611755}, 1e-9);
+  expect_values(attention(x, memory, mask),
+                {.0907156364,  -.2751199605, .1548026185, .1487119794, .9619994782,  -.1833253882,
+                 .0262474573,  -.2090154347, .1738542302, .1308437827, 1.0076788589, -.1727366080,
+                 -.1442542277, -.1848055601, .0571238280, .0947607588, 1.1229709847, -.2137610207,
+                 -.1322486403, -.1278389968, .0736002170, .0908242915, 1.0763303417, -.1774310676,
+                 .6657248146,  -.7906491900, .2567283123, .2706699142, .4797758158,  -.2259541561,
+                 .3092214093,  -.6578791109, .1759040476, .1637497586, .6494696170,  -.1101417763,
+                 .5524252487,  -.6607465600, .0662688482, .0730338966, .6522577497,  .0672929552,
+                 .5837344787,  -.7745203782, .1268432463, .1962703095, .8272808921,  -.1707611755},
+                1e-9);
 
   const auto weights = attention.weights(x, memory, mask);
   Tensor<double, 3> averaged({2, 4, 5});
@@ -175,11 +199,24 @@ TEST(PyTorch, F2MultiheadAttention) {
     for (Index h = 0; h < 3; ++h)
       for (Index t = 0; t < 4; ++t)
         for (Index j = 0; j < 5; ++j) averaged(b, t, j) += weights(b, h, t, j) / 3;
-  expect_values(averaged, {.2238730894, .1590844083, .4805471870, .0000000000, .1364953153, .0000000000, .2137541472, .3030851667, .2368674140, .2462932721, .2161763889, .3182689677, .0000000000, .2808976000, .1846570435, .2522331388, .2194161236, .3324520672, .1958986705, .0000000000, .1766271251, .6265433588, .1968295161, .0000000000, .0000000000, .0000000000, .4759173575, .5240826425, .0000000000, .0000000000, .6621579873, .3378420127, .0000000000, .0000000000, .0000000000, .3136615329, .2700641841, .4162742830, .0000000000, .0000000000}, 1e-9);
+  expect_values(
+      averaged,
+      {.2238730894, .1590844083, .4805471870, .0000000000, .1364953153, .0000000000, .2137541472,
+       .3030851667, .2368674140, .2462932721, .2161763889, .3182689677, .0000000000, .2808976000,
+       .1846570435, .2522331388, .2194161236, .3324520672, .1958986705, .0000000000, .1766271251,
+       .6265433588, .1968295161, .0000000000, .0000000000, .0000000000, .4759173575, .5240826425,
+       .0000000000, .0000000000, .6621579873, .3378420127, .0000000000, .0000000000, .0000000000,
+       .3136615329, .2700641841, .4162742830, .0000000000, .0000000000},
+      1e-9);
 
   const auto bias = numpy.randn<double>(Shape<2>{4, 5});
   const auto y = attention(x, memory, {.bias = bias});
-  expect_values(Tensor<double, 2>(y.view()[0]), {-.0345497402, -.2530135237, .2252091214, .1928336330, 1.0435102134, -.2645076587, .0361534214, -.1662940478, .1347082739, .1029544523, .9787283932, -.1316947734, -.2118103513, -.1354937991, .0496108371, .0849854219, 1.1322362606, -.2126206508, -.1186086640, -.2148701629, .1066872768, .1295792546, 1.0923590539, -.2306803020}, 1e-9);
+  expect_values(Tensor<double, 2>(y.view()[0]),
+                {-.0345497402, -.2530135237, .2252091214, .1928336330, 1.0435102134, -.2645076587,
+                 .0361534214,  -.1662940478, .1347082739, .1029544523, .9787283932,  -.1316947734,
+                 -.2118103513, -.1354937991, .0496108371, .0849854219, 1.1322362606, -.2126206508,
+                 -.1186086640, -.2148701629, .1066872768, .1295792546, 1.0923590539, -.2306803020},
+                1e-9);
 }
 
 // F2: a mask (B h, T, S) holds batch row n, head i at n h + i, which is (B, h, T, S) in memory.
@@ -196,8 +233,7 @@ TEST(PyTorch, F2MaskForEachHead) {
   for (Index b = 0; b < 2; ++b)
     for (Index h = 0; h < 3; ++h)
       for (Index t = 0; t < 5; ++t)
-        for (Index j = 0; j < 5; ++j)
-          EXPECT_EQ(weights(b, h, t, j) == 0, blocked(b * 3 + h, t, j));
+        for (Index j = 0; j < 5; ++j) EXPECT_EQ(weights(b, h, t, j) == 0, blocked(b * 3 + h, t, j));
 }
 
 // F2: kdim and vdim, widths of their own for the inputs of keys and values.
@@ -208,18 +244,25 @@ TEST(PyTorch, F2KeysAndValuesOfOtherWidths) {
   fill_attention(numpy, attention);
   const auto q = numpy.randn<double>(Shape<3>{2, 2, 6}), k = numpy.randn<double>(Shape<3>{2, 4, 5}),
              v = numpy.randn<double>(Shape<3>{2, 4, 3});
-  expect_values(attention(q, k, v), {-.3861671785, .1439639732, .1326286185, -.3112915979, .3408627902, -1.2014942560, -.5741333154, .1802011503, .0708400703, -.3614042003, .4530208027, -1.2146807883, -.8617722512, .2386311196, -.4209408160, -.0623505804, .1537985581, -.7726692495, -.7040395430, .2065660035, -.3405468987, -.0580270793, .1319185954, -.8137729281}, 1e-9);
+  expect_values(attention(q, k, v),
+                {-.3861671785, .1439639732, .1326286185,  -.3112915979, .3408627902, -1.2014942560,
+                 -.5741333154, .1802011503, .0708400703,  -.3614042003, .4530208027, -1.2146807883,
+                 -.8617722512, .2386311196, -.4209408160, -.0623505804, .1537985581, -.7726692495,
+                 -.7040395430, .2065660035, -.3405468987, -.0580270793, .1319185954, -.8137729281},
+                1e-9);
 }
 
-// F2: add_bias_kv appends a learned key and value, add_zero_attn a zero key and value, after the projections.
+// F2: add_bias_kv appends a learned key and value, add_zero_attn a zero key and value, after the
+// projections.
 TEST(PyTorch, F2AppendedKeysAndValues) {
   const LinearConfig square{.in_features = 6, .out_features = 6};
   Linear<double> query(square), key(square), value(square), output(square);
   Tensor<double, 1> bias_k({6}), bias_v({6});
   NumpyRandom numpy(3);
-  fill(numpy, query.weight, key.weight, value.weight, query.bias, key.bias, value.bias, bias_k, bias_v,
-       output.weight, output.bias);
-  const auto x = numpy.randn<double>(Shape<3>{2, 2, 6}), memory = numpy.randn<double>(Shape<3>{2, 3, 6});
+  fill(numpy, query.weight, key.weight, value.weight, query.bias, key.bias, value.bias, bias_k,
+       bias_v, output.weight, output.bias);
+  const auto x = numpy.randn<double>(Shape<3>{2, 2, 6}),
+             memory = numpy.randn<double>(Shape<3>{2, 3, 6});
 
   const auto heads_of = [](const Tensor<double, 3>& projected, const Tensor<double, 1>* appended) {
     const Index tokens = projected.dim(1) + (appended == nullptr ? 0 : 2);
@@ -227,21 +270,28 @@ TEST(PyTorch, F2AppendedKeysAndValues) {
     for (Index b = 0; b < 2; ++b)
       for (Index h = 0; h < 2; ++h)
         for (Index d = 0; d < 3; ++d) {
-          for (Index t = 0; t < projected.dim(1); ++t) heads(b, h, t, d) = projected(b, t, h * 3 + d);
+          for (Index t = 0; t < projected.dim(1); ++t)
+            heads(b, h, t, d) = projected(b, t, h * 3 + d);
           if (appended != nullptr) heads(b, h, projected.dim(1), d) = (*appended)(h * 3 + d);
         }
     return heads;
   };
-  const auto y = scaled_dot_product_attention(heads_of(query(x), nullptr), heads_of(key(memory), &bias_k),
-                                              heads_of(value(memory), &bias_v));
+  const auto y =
+      scaled_dot_product_attention(heads_of(query(x), nullptr), heads_of(key(memory), &bias_k),
+                                   heads_of(value(memory), &bias_v));
   Tensor<double, 3> concatenated({2, 2, 6});
   for (Index b = 0; b < 2; ++b)
     for (Index t = 0; t < 2; ++t)
       for (Index c = 0; c < 6; ++c) concatenated(b, t, c) = y(b, c / 3, t, c % 3);
-  expect_values(output(concatenated), {-.1202783155, -.3626403971, -.4036997396, -.2941734526, .3130838744, .1154223399, -.1362895126, -.3335235427, -.4096448027, -.3335589273, .2491725456, .0786482319, .0727504179, -.2958636812, -.6122312010, -.3678538731, .7759163411, .3213180997, .1175335992, -.3535970694, -.5906814594, -.2620894809, .8228952262, .2854970487}, 1e-9);
+  expect_values(output(concatenated),
+                {-.1202783155, -.3626403971, -.4036997396, -.2941734526, .3130838744, .1154223399,
+                 -.1362895126, -.3335235427, -.4096448027, -.3335589273, .2491725456, .0786482319,
+                 .0727504179,  -.2958636812, -.6122312010, -.3678538731, .7759163411, .3213180997,
+                 .1175335992,  -.3535970694, -.5906814594, -.2620894809, .8228952262, .2854970487},
+                1e-9);
 }
 
-// -------------------------------------------------------------------------------------- TransformerEncoderLayer, TransformerEncoder
+// ----------------------------------------------------- TransformerEncoderLayer, TransformerEncoder
 
 void fill_layer(NumpyRandom& numpy, EncoderLayer<double>& layer) {
   fill_attention(numpy, layer.attention);
@@ -262,7 +312,14 @@ TEST(PyTorch, F3EncoderLayerPostNormWithReLU) {
   NumpyRandom numpy(4);
   fill_layer(numpy, layer);
   const auto x = numpy.randn<double>(Shape<3>{2, 3, 6});
-  expect_values(layer(x, {.key_lengths = std::vector<int>{3, 2}}), {.8634030263, -.2362244684, .1161341888, .8612183234, .2517821909, -1.1669906212, 1.1050258712, -.2346760263, .1530043108, .7918130434, -.1148536755, -.9969620464, 1.0239142554, -.2357940401, .1594066070, .8388309950, .0632066010, -1.0574593858, 1.0638349132, -.2435938644, .1298872883, .9018018105, -.1101578552, -1.0140173349, 1.0004265544, -.2352551553, .0986893077, .8426805404, .0871490014, -1.1715526927, 1.0537000464, -.2385160357, .2207193565, .8320158558, -.0706624499, -.8629591103}, 1e-9);
+  expect_values(layer(x, {.key_lengths = std::vector<int>{3, 2}}),
+                {.8634030263,  -.2362244684, .1161341888, .8612183234, .2517821909,  -1.1669906212,
+                 1.1050258712, -.2346760263, .1530043108, .7918130434, -.1148536755, -.9969620464,
+                 1.0239142554, -.2357940401, .1594066070, .8388309950, .0632066010,  -1.0574593858,
+                 1.0638349132, -.2435938644, .1298872883, .9018018105, -.1101578552, -1.0140173349,
+                 1.0004265544, -.2352551553, .0986893077, .8426805404, .0871490014,  -1.1715526927,
+                 1.0537000464, -.2385160357, .2207193565, .8320158558, -.0706624499, -.8629591103},
+                1e-9);
 }
 
 TEST(PyTorch, F3EncoderLayerPreNormWithGELU) {
@@ -273,10 +330,19 @@ TEST(PyTorch, F3EncoderLayerPreNormWithGELU) {
   NumpyRandom numpy(5);
   fill_layer(numpy, layer);
   const auto x = numpy.randn<double>(Shape<3>{2, 3, 6});
-  expect_values(layer(x, {.key_lengths = std::vector<int>{3, 2}}), {1.1423967643, -1.0218809153, -1.2334486167, -1.0540026322, -1.3506226480, 1.6853051260, -.4743116327, .7777273544, -.9283644286, .5404508480, -.8891097947, 1.0019393692, 2.6111299779, .5229898218, -.1808857523, -.2006196287, .7100332795, 1.8979589965, -1.7864970074, -1.5888729359, 1.4399647612, .8327759855, -.2203122177, 1.0619302720, 1.0915268512, .5835412035, -.9394668898, 2.4613963291, -.3376805639, -.4316676062, -.6664947101, -.3156075397, -1.0821913635, .2654670252, .0423248672, -2.7888757806}, 1e-9);
+  expect_values(
+      layer(x, {.key_lengths = std::vector<int>{3, 2}}),
+      {1.1423967643,  -1.0218809153, -1.2334486167, -1.0540026322, -1.3506226480, 1.6853051260,
+       -.4743116327,  .7777273544,   -.9283644286,  .5404508480,   -.8891097947,  1.0019393692,
+       2.6111299779,  .5229898218,   -.1808857523,  -.2006196287,  .7100332795,   1.8979589965,
+       -1.7864970074, -1.5888729359, 1.4399647612,  .8327759855,   -.2203122177,  1.0619302720,
+       1.0915268512,  .5835412035,   -.9394668898,  2.4613963291,  -.3376805639,  -.4316676062,
+       -.6664947101,  -.3156075397,  -1.0821913635, .2654670252,   .0423248672,   -2.7888757806},
+      1e-9);
 }
 
-// F4: a stack with a final norm. PyTorch's layers start as copies of one layer; here `init` gives each its own numbers.
+// F4: a stack with a final norm. PyTorch's layers start as copies of one layer; here `init` gives
+// each its own numbers.
 TEST(PyTorch, F4EncoderWithFinalNorm) {
   EncoderStack<double> stack({.hidden_size = 6,
                               .num_hidden_layers = 2,
@@ -287,7 +353,11 @@ TEST(PyTorch, F4EncoderWithFinalNorm) {
   NumpyRandom numpy(6);
   for (auto& layer : stack.layers) fill_layer(numpy, layer);
   fill(numpy, stack.final_norm->weight, stack.final_norm->bias);
-  expect_values(stack(numpy.randn<double>(Shape<3>{1, 3, 6})), {.5308258752, -.4405362091, .0505144021, .4977854261, -.0478757126, .0961893128, .5302857125, -.4416276395, .0426304604, .5095357610, -.0424154142, .0960259623, .5310847956, -.4411485950, .0486340357, .5044861319, -.0449950471, .0961229991}, 1e-9);
+  expect_values(stack(numpy.randn<double>(Shape<3>{1, 3, 6})),
+                {.5308258752, -.4405362091, .0505144021, .4977854261, -.0478757126, .0961893128,
+                 .5302857125, -.4416276395, .0426304604, .5095357610, -.0424154142, .0960259623,
+                 .5310847956, -.4411485950, .0486340357, .5044861319, -.0449950471, .0961229991},
+                1e-9);
 
   init(stack, Key{8});
   EXPECT_FALSE(parameters_equal(stack.layers[0], stack.layers[1]));
@@ -308,12 +378,13 @@ TEST(PyTorch, F4ParameterNamesOfAStack) {
   EXPECT_EQ(names.back(), "final_norm.bias");
 }
 
-// ------------------------------------------------------------------------------------------------- LayerNorm, RMSNorm, GELU, SiLU
+// ------------------------------------------------------------------ LayerNorm, RMSNorm, GELU, SiLU
 
 TEST(PyTorch, F8LayerNormHasThePopulationVariance) {
   const LayerNorm<double> norm({.hidden_size = 4});
   EXPECT_EQ(norm.config.eps, 1e-5);
-  expect_values(norm(rows<double>({{1, 2, 3, 4}})), {-1.34163542, -.44721181, .44721181, 1.34163542}, 5e-9);
+  expect_values(norm(rows<double>({{1, 2, 3, 4}})),
+                {-1.34163542, -.44721181, .44721181, 1.34163542}, 5e-9);
 }
 
 // F8: over the last two axes at once, by folding them into one.
@@ -326,7 +397,9 @@ TEST(PyTorch, F8LayerNormOverTwoAxes) {
     const Eigen::Map<const Eigen::VectorXd> own(x.data() + b * 15, 15);
     const double mean = own.mean(), variance = (own.array() - mean).square().mean();
     for (Index i = 0; i < 15; ++i)
-      EXPECT_NEAR(y(b, i), (own(i) - mean) / std::sqrt(variance + 1e-5) * norm.weight(i) + norm.bias(i), 1e-14);
+      EXPECT_NEAR(y(b, i),
+                  (own(i) - mean) / std::sqrt(variance + 1e-5) * norm.weight(i) + norm.bias(i),
+                  1e-14);
   }
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// The problems of TrenTorch on transformer blocks: rows D1 to D15 and D18's forward values. Everything is in double, eps 1e-5,
-// GELU exact. Its attention has no query, key and value maps: the input is split into heads as it is, so those maps are the
-// identity here.
+// The problems of TrenTorch on transformer blocks: rows D1 to D15 and D18's forward values.
+// Everything is in double, eps 1e-5, GELU exact. Its attention has no query, key and value maps:
+// the input is split into heads as it is, so those maps are the identity here.
 
 #include "tests/spec/numpy_random.hpp"
 #include "tests/spec/values.hpp"
@@ -88,7 +88,8 @@ EncoderLayer<double> seeded_block(NormPlacement placement, NumpyRandom& numpy) {
   return block;
 }
 
-// D3: x + sublayer(x), seen on a layer whose feed-forward is zero and whose norm is the identity up to its factor.
+// D3: x + sublayer(x), seen on a layer whose feed-forward is zero and whose norm is the identity up
+// to its factor.
 TEST(TrenTorch, D3ResidualConnection) {
   EncoderLayer<double> block = split_only_block(NormPlacement::pre, 6, 2, 5);
   randomize(block.attention.output, 1);
@@ -101,8 +102,9 @@ TEST(TrenTorch, D4FeedForward) {
   FeedForward<double> network({.hidden_size = 3, .intermediate_size = 5});
   randomize(network, 3);
   const auto x = random<double>(Shape<3>{2, 7, 3}, 4);
-  const RowMajorMatrix<double> u = (x.matrix() * network.linear_1.weight.matrix().transpose()).rowwise() +
-                                   network.linear_1.bias.vector().transpose();
+  const RowMajorMatrix<double> u =
+      (x.matrix() * network.linear_1.weight.matrix().transpose()).rowwise() +
+      network.linear_1.bias.vector().transpose();
   const RowMajorMatrix<double> g =
       u.unaryExpr([](double a) { return a * 0.5 * (1 + std::erf(a / std::sqrt(2.0))); });
   Tensor<double, 3> expected(x.shape());
@@ -136,7 +138,8 @@ TEST(TrenTorch, D5SwiGLU) {
   EXPECT_EQ(network(x), (Tensor<double, 3>(x.shape())));
 }
 
-// D6: with zero output map and zero second feed-forward map the pre-norm block gives back its input, bit for bit.
+// D6: with zero output map and zero second feed-forward map the pre-norm block gives back its
+// input, bit for bit.
 TEST(TrenTorch, D6BlockWithZeroBranchesIsTheIdentity) {
   EncoderLayer<double> block = split_only_block(NormPlacement::pre, 6, 3, 11);
   randomize(block.feed_forward.linear_1, 7);
@@ -182,7 +185,8 @@ TEST(TrenTorch, D7StackAppliesBlocksInOrderAndSharesTheMask) {
 
 double frobenius_norm(const Tensor<double, 3>& x) { return x.vector().norm(); }
 
-// D8: one block's parameters used 1 to 16 times. Pre-norm lets the residual stream grow, post-norm holds it at sqrt(B T C).
+// D8: one block's parameters used 1 to 16 times. Pre-norm lets the residual stream grow, post-norm
+// holds it at sqrt(B T C).
 TEST(TrenTorch, D8NormsOfPreAndPostNormStacks) {
   NumpyRandom numpy(4);
   const auto x = numpy.randn<double>(Shape<3>{1, 6, 16}, .1);
@@ -230,7 +234,8 @@ TEST(TrenTorch, D8PreAndPostNormDiffer) {
   EXPECT_GT(largest_difference(pre(x), post(x)), 0.1);
 }
 
-// D9: without a mask every token sees every other; with the causal mask later tokens don't reach earlier ones.
+// D9: without a mask every token sees every other; with the causal mask later tokens don't reach
+// earlier ones.
 TEST(TrenTorch, D9EncoderSeesTheFutureDecoderDoesNot) {
   NumpyRandom numpy(6);
   const auto block = seeded_block(NormPlacement::pre, numpy);
@@ -251,7 +256,8 @@ TEST(TrenTorch, D9EncoderSeesTheFutureDecoderDoesNot) {
 
 TEST(TrenTorch, D9CrossAttentionOfFourQueriesAndSevenKeys) {
   const auto attention = values::attention_identity<double>(12, 3);
-  const auto x = random<double>(Shape<3>{2, 4, 12}, 14), memory = random<double>(Shape<3>{2, 7, 12}, 15);
+  const auto x = random<double>(Shape<3>{2, 4, 12}, 14),
+             memory = random<double>(Shape<3>{2, 7, 12}, 15);
   EXPECT_EQ(attention(x, memory).shape(), (Shape<3>{2, 4, 12}));
   EXPECT_EQ(attention.weights(x, memory).shape(), (Shape<4>{2, 3, 4, 7}));
 }
@@ -259,7 +265,8 @@ TEST(TrenTorch, D9CrossAttentionOfFourQueriesAndSevenKeys) {
 // D10: heads are consecutive chunks of the features: of 0 ... 7, head 0 has 0 ... 3.
 TEST(TrenTorch, D10HeadsAreConsecutiveChunks) {
   auto attention = values::attention_identity<double>(8, 2);
-  // Two keys; head 0 prefers the one that carries features 0 ... 3, which no other grouping of the features could tell apart.
+  // Two keys; head 0 prefers the one that carries features 0 ... 3, which no other grouping of the
+  // features could tell apart.
   Tensor<double, 3> query({1, 1, 8}), keys({1, 2, 8}), memory({1, 2, 8});
   for (Index c = 0; c < 8; ++c) {
     query(0, 0, c) = 100;
@@ -279,8 +286,8 @@ TEST(TrenTorch, D10OneHeadAfterTheOther) {
     for (Index h = 0; h < 3; ++h)
       for (Index t = 0; t < 5; ++t)
         for (Index d = 0; d < 4; ++d) heads(b, h, t, d) = x(b, t, h * 4 + d);
-  const auto expected = values::plain_attention(heads, heads, heads, 0.5, values::everything_visible,
-                                                values::no_bias);
+  const auto expected = values::plain_attention(heads, heads, heads, 0.5,
+                                                values::everything_visible, values::no_bias);
   for (Index b = 0; b < 2; ++b)
     for (Index t = 0; t < 5; ++t)
       for (Index c = 0; c < 12; ++c) EXPECT_NEAR(y(b, t, c), expected.y(b, c / 4, t, c % 4), 1e-14);
@@ -304,14 +311,15 @@ TEST(TrenTorch, D11OutputMapAfterConcatenation) {
 
 // D12: additive mask, softmax stable for any size of the scores.
 TEST(TrenTorch, D12ScaledDotProductAttention) {
-  const auto q = random<double>(Shape<4>{2, 3, 5, 7}, 19, 100.0), k = random<double>(Shape<4>{2, 3, 11, 7}, 20),
+  const auto q = random<double>(Shape<4>{2, 3, 5, 7}, 19, 100.0),
+             k = random<double>(Shape<4>{2, 3, 11, 7}, 20),
              v = random<double>(Shape<4>{2, 3, 11, 4}, 21);
   const auto bias = random<double>(Shape<2>{5, 11}, 22);
   Tensor<double, 4> weights;
   const auto y = scaled_dot_product_attention(q, k, v, {.bias = bias}, {}, &weights);
-  const auto expected = values::plain_attention(
-      q, k, v, 1 / std::sqrt(7.0), values::everything_visible,
-      [&](Index, Index, Index t, Index j) { return bias(t, j); });
+  const auto expected =
+      values::plain_attention(q, k, v, 1 / std::sqrt(7.0), values::everything_visible,
+                              [&](Index, Index, Index t, Index j) { return bias(t, j); });
   EXPECT_LT(largest_difference(y, expected.y), 1e-12);
   EXPECT_LT(largest_difference(weights, expected.weights), 1e-12);
 }
@@ -331,10 +339,11 @@ TEST(TrenTorch, D13CausalMask) {
 // D14
 TEST(TrenTorch, D14SinusoidalPositions) {
   const auto table = sinusoidal_positions<double>(5, 8);
-  expect_values(values::tensor<double>(Shape<1>{16}, std::vector<double>(table.begin(), table.begin() + 16)),
-                {0, 1, 0, 1, 0, 1, 0, 1, .8414709848, .5403023059, .0998334166, .9950041653,
-                 .0099998333, .9999500004, .0009999998, .9999995},
-                6e-11);
+  expect_values(
+      values::tensor<double>(Shape<1>{16}, std::vector<double>(table.begin(), table.begin() + 16)),
+      {0, 1, 0, 1, 0, 1, 0, 1, .8414709848, .5403023059, .0998334166, .9950041653, .0099998333,
+       .9999500004, .0009999998, .9999995},
+      6e-11);
   for (Index t = 0; t < 5; ++t)
     for (Index c = 0; c < 8; ++c) {
       const double angle = static_cast<double>(t) *
@@ -349,13 +358,15 @@ TEST(TrenTorch, D15EmbeddingsAreAddedUnscaled) {
       {.vocab_size = 2, .hidden_size = 2, .max_position_embeddings = 2, .embedding_norm = false});
   values::set(embeddings.token.weight, {1, 2, 3, 4});
   values::set(embeddings.position->weight, {10, 10, 20, 20});
-  expect_values(embeddings(values::tensor<std::int32_t>(Shape<2>{1, 2}, {0, 1})), {11, 12, 23, 24}, 0);
+  expect_values(embeddings(values::tensor<std::int32_t>(Shape<2>{1, 2}, {0, 1})), {11, 12, 23, 24},
+                0);
 }
 
 // D18
 TEST(TrenTorch, D18ExactGELU) {
   const auto x = rows<double>({{-3, -1, -.5, .5, 1, 3}});
-  expect_values(gelu(x), {-.00404987, -.15865529, -.15426879, .34573120, .84134471, 2.99595022}, 5e-7);
+  expect_values(gelu(x), {-.00404987, -.15865529, -.15426879, .34573120, .84134471, 2.99595022},
+                5e-7);
   for (Index i = 0; i < 6; ++i)
     EXPECT_NEAR(gelu(x)(0, i), x(0, i) / 2 * (1 + std::erf(x(0, i) / std::sqrt(2.0))), 1e-15);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// Prince, "Understanding Deep Learning", chapter 12: rows C1 to C4, C7 and C8, and of C5 and C6 what is attention alone. The book
-// writes tokens as columns (D, N) and softmax over columns; the library has tokens as rows, so everything appears transposed.
+// Prince, "Understanding Deep Learning", chapter 12: rows C1 to C4, C7 and C8, and of C5 and C6
+// what is attention alone. The book writes tokens as columns (D, N) and softmax over columns; the
+// library has tokens as rows, so everything appears transposed.
 
 #include "tests/spec/numpy_random.hpp"
 #include "tests/spec/values.hpp"
@@ -93,7 +94,8 @@ TEST(UnderstandingDeepLearning, C1SelfAttentionNotebook) {
   EXPECT_LT(largest_difference(attention(tokens(x)), tokens(head.attention(x, 0.5))), 1e-14);
 }
 
-// C2, notebook 12.2: two heads of 4 on (8, 6), concatenated, then Omega_c without a bias; the notebook prints these numbers.
+// C2, notebook 12.2: two heads of 4 on (8, 6), concatenated, then Omega_c without a bias; the
+// notebook prints these numbers.
 TEST(UnderstandingDeepLearning, C2MultiHeadSelfAttentionNotebook) {
   NumpyRandom inputs(3);
   const Matrix x = normal(inputs, 8, 6);
@@ -114,15 +116,14 @@ TEST(UnderstandingDeepLearning, C2MultiHeadSelfAttentionNotebook) {
 
   Tensor<double, 2> printed({8, 6});
   printed.matrix() = y.matrix().transpose();
-  expect_values(printed,
-                {-21.207, -5.373, -20.933, -9.179, -11.319, -17.812,  //
-                 -1.995,  7.906,  -10.516, 3.452,  9.863,   -7.240,   //
-                 5.479,   1.115,  9.244,   .453,   5.656,   7.089,    //
-                 -7.413,  -7.416, .363,    -5.573, -6.736,  -.848,    //
-                 -11.261, -9.937, -4.848,  -8.915, -13.378, -5.761,   //
-                 3.548,   10.036, -2.244,  1.604,  12.113,  -2.557,   //
-                 4.888,   -5.814, 2.407,   3.228,  -4.232,  3.710,    //
-                 1.248,   18.894, -6.409,  3.224,  19.717,  -5.629},
+  expect_values(printed, {-21.207, -5.373, -20.933, -9.179, -11.319, -17.812,  //
+                          -1.995,  7.906,  -10.516, 3.452,  9.863,   -7.240,   //
+                          5.479,   1.115,  9.244,   .453,   5.656,   7.089,    //
+                          -7.413,  -7.416, .363,    -5.573, -6.736,  -.848,    //
+                          -11.261, -9.937, -4.848,  -8.915, -13.378, -5.761,   //
+                          3.548,   10.036, -2.244,  1.604,  12.113,  -2.557,   //
+                          4.888,   -5.814, 2.407,   3.228,  -4.232,  3.710,    //
+                          1.248,   18.894, -6.409,  3.224,  19.717,  -5.629},
                 5.01e-4);
 }
 
@@ -147,15 +148,16 @@ TEST(UnderstandingDeepLearning, C3TransformerLayer) {
   for (Index n = 0; n < 7; ++n) {
     const Eigen::VectorXd h = normalise(layer.attention_norm, added.col(n));
     const auto& mlp = layer.feed_forward;
-    const Eigen::VectorXd hidden = (mlp.linear_1.weight.matrix() * h + mlp.linear_1.bias.vector()).cwiseMax(0);
-    expected.col(n) = normalise(layer.feed_forward_norm,
-                                h + mlp.linear_2.weight.matrix() * hidden + mlp.linear_2.bias.vector());
+    const Eigen::VectorXd hidden =
+        (mlp.linear_1.weight.matrix() * h + mlp.linear_1.bias.vector()).cwiseMax(0);
+    expected.col(n) = normalise(layer.feed_forward_norm, h + mlp.linear_2.weight.matrix() * hidden +
+                                                             mlp.linear_2.bias.vector());
   }
   EXPECT_LT(largest_difference(layer(x), tokens(expected)), 1e-13);
 }
 
-// C4: BERT with a vocabulary of 30,000, 1024 wide, 24 layers, 16 heads of 64, one hidden layer of 4096; with 512 positions, two token
-// types and the pooler.
+// C4: BERT with a vocabulary of 30,000, 1024 wide, 24 layers, 16 heads of 64, one hidden layer of
+// 4096; with 512 positions, two token types and the pooler.
 TEST(UnderstandingDeepLearning, C4SizeOfBert) {
   const TransformerEncoderConfig config{.vocab_size = 30000,
                                         .hidden_size = 1024,
@@ -203,11 +205,13 @@ TEST(UnderstandingDeepLearning, C5MaskedSelfAttention) {
   EXPECT_GT(largest_difference(attention(x, {.causal = true}), attention(x)), 1e-2);
 }
 
-// C6: in cross-attention the queries come from one sequence, keys and values from another; the result has the first one's length.
+// C6: in cross-attention the queries come from one sequence, keys and values from another; the
+// result has the first one's length.
 TEST(UnderstandingDeepLearning, C6CrossAttentionHasTheLengthOfTheQueries) {
   MultiHeadAttention<double> attention({.hidden_size = 10, .num_attention_heads = 2});
   randomize(attention, 6);
-  const auto decoder = random<double>(Shape<3>{2, 3, 10}, 7), encoder = random<double>(Shape<3>{2, 7, 10}, 8);
+  const auto decoder = random<double>(Shape<3>{2, 3, 10}, 7),
+             encoder = random<double>(Shape<3>{2, 7, 10}, 8);
   const auto y = attention(decoder, encoder);
   EXPECT_EQ(y.shape(), (Shape<3>{2, 3, 10}));
   EXPECT_EQ(attention.weights(decoder, encoder).shape(), (Shape<4>{2, 2, 3, 7}));
@@ -220,9 +224,10 @@ TEST(UnderstandingDeepLearning, C6CrossAttentionHasTheLengthOfTheQueries) {
           for (Index d = 0; d < 5; ++d) result(b, h, t, d) = x(b, t, h * 5 + d);
     return result;
   };
-  const auto attended = values::plain_attention(
-      heads(attention.query(decoder)), heads(attention.key(encoder)), heads(attention.value(encoder)),
-      1 / std::sqrt(5.0), values::everything_visible, values::no_bias);
+  const auto attended =
+      values::plain_attention(heads(attention.query(decoder)), heads(attention.key(encoder)),
+                              heads(attention.value(encoder)), 1 / std::sqrt(5.0),
+                              values::everything_visible, values::no_bias);
   Tensor<double, 3> concatenated(decoder.shape());
   for (Index b = 0; b < 2; ++b)
     for (Index t = 0; t < 3; ++t)
@@ -230,12 +235,13 @@ TEST(UnderstandingDeepLearning, C6CrossAttentionHasTheLengthOfTheQueries) {
   EXPECT_LT(largest_difference(y, attention.output(concatenated)), 1e-13);
 }
 
-// C7: absolute positions may be added to the input or to queries and keys alone; relative ones are numbers for each distance that
-// are added to the attention matrix.
+// C7: absolute positions may be added to the input or to queries and keys alone; relative ones are
+// numbers for each distance that are added to the attention matrix.
 TEST(UnderstandingDeepLearning, C7KindsOfPositions) {
   MultiHeadAttention<double> attention({.hidden_size = 10, .num_attention_heads = 2});
   randomize(attention, 9);
-  const auto x = random<double>(Shape<3>{1, 5, 10}, 10), positions = random<double>(Shape<3>{1, 5, 10}, 11);
+  const auto x = random<double>(Shape<3>{1, 5, 10}, 10),
+             positions = random<double>(Shape<3>{1, 5, 10}, 11);
   const auto moved = sum(x, positions);
   const auto everywhere = attention(moved), only_in_scores = attention(moved, moved, x);
   EXPECT_GT(largest_difference(everywhere, only_in_scores), 1e-2);
@@ -248,8 +254,8 @@ TEST(UnderstandingDeepLearning, C7KindsOfPositions) {
              k = sum(attention.key(x), unbiased.key(positions)), v = attention.value(x);
   Tensor<double, 3> attended({1, 5, 10});
   for (Index h = 0; h < 2; ++h) {
-    const Matrix scores = q.matrix().middleCols(h * 5, 5) * k.matrix().middleCols(h * 5, 5).transpose() /
-                          std::sqrt(5.0);
+    const Matrix scores = q.matrix().middleCols(h * 5, 5) *
+                          k.matrix().middleCols(h * 5, 5).transpose() / std::sqrt(5.0);
     attended.matrix().middleCols(h * 5, 5) =
         softmax_columns(scores.transpose()).transpose() * v.matrix().middleCols(h * 5, 5);
   }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Small tensors written out, random ones, comparisons that say where they differ, and attention as a plain loop in double.
+// Small tensors written out, random ones, comparisons that say where they differ, and attention as
+// a plain loop in double.
 
 #include <gtest/gtest.h>
 
@@ -137,8 +138,9 @@ void expect_values(const Tensor<T, Rank>& actual, const std::vector<double>& exp
   }
 }
 
-/// Attention as a plain loop: q (B, H, T, D), k (B, K, S, D), v (B, K, S, E); key j takes part for query t of head h if
-/// visible(b, h, t, j), with bias(b, h, t, j) added to its score. A query that sees nothing gets zeros.
+/// Attention as a plain loop: q (B, H, T, D), k (B, K, S, D), v (B, K, S, E); key j takes part for
+/// query t of head h if visible(b, h, t, j), with bias(b, h, t, j) added to its score. A query that
+/// sees nothing gets zeros.
 struct PlainAttention {
   Tensor<double, 4> y, weights;
 };

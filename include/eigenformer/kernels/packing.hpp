@@ -39,21 +39,27 @@ struct RightFactor {
 
 namespace internal {
 
-/// Transposes one square of registers: `width` rows of B, from their k-th element on, into one half
-/// of a panel.
+/// A square of B in registers: columns[i] holds element k + i of `width` rows.
 template <class T>
-EIGENFORMER_ALWAYS_INLINE void transpose_square(const T* const* rows, Index k, T* panel) {
+struct Square {
+  typename Simd<T>::Vector columns[static_cast<std::size_t>(Simd<T>::width)];
+};
+
+template <class T>
+EIGENFORMER_ALWAYS_INLINE Square<T> load_transposed(const T* const* rows, Index k) {
   using S = Simd<T>;
+  Square<T> square;
   if constexpr (S::width == 1) {
-    panel[0] = rows[0][k];
+    square.columns[0] = rows[0][k];
   } else {
     Eigen::internal::PacketBlock<typename S::Vector, static_cast<int>(S::width)> block;
     EIGENFORMER_UNROLL
     for (Index i = 0; i < S::width; ++i) block.packet[i] = S::load(rows[i] + k);
     Eigen::internal::ptranspose(block);
     EIGENFORMER_UNROLL
-    for (Index i = 0; i < S::width; ++i) S::store(panel + i * panel_width<T>, block.packet[i]);
+    for (Index i = 0; i < S::width; ++i) square.columns[i] = block.packet[i];
   }
+  return square;
 }
 
 template <class T>
@@ -64,7 +70,11 @@ void pack_rows(const RightFactor<T>& b, Index n0, Index columns, Index k0, Index
     for (Index i = 0; i < width; ++i) rows[i] = b.at(n0 + (std::min)(half + i, columns - 1), k0);
     Index k = 0;
     for (; k + width <= depth; k += width) {
-      transpose_square(rows, k, panel + k * panel_width<T> + half);
+      const Square<T> square = load_transposed(rows, k);
+      EIGENFORMER_UNROLL
+      for (Index i = 0; i < width; ++i) {
+        Simd<T>::store(panel + (k + i) * panel_width<T> + half, square.columns[i]);
+      }
     }
     for (; k < depth; ++k) {
       for (Index i = 0; i < width; ++i) panel[k * panel_width<T> + half + i] = rows[i][k];

@@ -24,17 +24,10 @@ EIGENFORMER_ALWAYS_INLINE typename Simd<T>::Vector accumulate_square(const T* a,
                                                                      const T* const* rows, Index k,
                                                                      typename Simd<T>::Vector sum) {
   using S = Simd<T>;
-  if constexpr (S::width == 1) {
-    return S::fma(a[0], rows[0][k], sum);
-  } else {
-    Eigen::internal::PacketBlock<typename S::Vector, static_cast<int>(S::width)> block;
-    EIGENFORMER_UNROLL
-    for (Index i = 0; i < S::width; ++i) block.packet[i] = S::load(rows[i] + k);
-    Eigen::internal::ptranspose(block);
-    EIGENFORMER_UNROLL
-    for (Index i = 0; i < S::width; ++i) sum = S::fma(S::set(a[i]), block.packet[i], sum);
-    return sum;
-  }
+  const Square<T> square = load_transposed(rows, k);
+  EIGENFORMER_UNROLL
+  for (Index i = 0; i < S::width; ++i) sum = S::fma(S::set(a[i]), square.columns[i], sum);
+  return sum;
 }
 
 /// `squares` registers of outputs from n0 on, of which the first `columns` are stored.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Uses, copies, changes and destroys a tensor and a module that the other part made and returned by value.
+// Uses, copies, changes and destroys a tensor and a module that the other part made and returned by
+// value.
 
 #include "eigenformer/eigenformer.hpp"
 

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// The same work, compiled into each part of the program with that part's instruction set. Only plain numbers cross the border.
+// The same work, compiled into each part of the program with that part's instruction set. Only
+// plain numbers cross the border.
 
 #include <algorithm>
 
 #include "eigenformer/eigenformer.hpp"
-
-inline constexpr int numbers = 2 * 67 * 24;
 
 #define EIGENFORMER_TEXT_OF(x) #x
 #define EIGENFORMER_TEXT(x) EIGENFORMER_TEXT_OF(x)

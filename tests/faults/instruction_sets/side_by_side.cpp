@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Two parts with different instruction sets work side by side in one program: each uses its own copy of the library, so their tags
-// differ, and their results agree up to rounding.
+// Two parts with different instruction sets work side by side in one program: each uses its own
+// copy of the library, so their tags differ, and their results agree up to rounding.
 
 #include <cmath>
 #include <cstdio>
