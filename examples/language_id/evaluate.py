@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Prints the accuracy by language of a checkpoint on the texts of held_out/.
 
     python3 evaluate.py [--model model] [--held-out held_out] [--confusions]

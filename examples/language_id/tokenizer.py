@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Text to the ids that the language identifier reads.
 
 1. Normalise each code point: simple lower case; U+2019 to an apostrophe; the no-break space and every

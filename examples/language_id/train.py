@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Trains the language identifier: a BERT encoder with a classification head over pieces of bytes.
 
     python3 collect_text.py --packages downloads --output text

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Writes golden.json: ids and probabilities of a few texts, which the C++ program is tested against.
 
     python3 write_golden.py [--model model] [--output golden.json]

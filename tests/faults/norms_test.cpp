@@ -14,7 +14,6 @@ using values::random;
 using values::randomize;
 using values::rows;
 
-// N02
 TEST(NormFaults, N02ConstantAndNearlyConstantRows) {
   LayerNorm<float> wide({.hidden_size = 256});
   randomize(wide, 1);
@@ -66,7 +65,6 @@ TEST(NormFaults, N02RowsFarFromZero) {
   }
 }
 
-// N03
 TEST(NormFaults, N03PopulationVariance) {
   const LayerNorm<float> norm({.hidden_size = 4});
   expect_values(norm(rows<float>({{1, 0, 0, 0}})), {1.732005, -.577335, -.577335, -.577335}, 1e-6);
@@ -276,7 +274,6 @@ TEST(NormFaults, N08ResidualTakesTheInputItself) {
   }
 }
 
-// N09
 TEST(NormFaults, N09WeightsStoredWithoutTheirUnit) {
   const auto x = rows<float>({{3, 4}});
   RMSNorm<float> with({.hidden_size = 2, .unit_offset = true}), without({.hidden_size = 2});

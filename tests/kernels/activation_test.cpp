@@ -98,16 +98,16 @@ TYPED_TEST(ActivationTest, Extremes) {
   using T = TypeParam;
   constexpr T inf = std::numeric_limits<T>::infinity();
   constexpr T huge = std::numeric_limits<T>::max();
-  for (std::size_t length : {1, 7, 8, 9, 17}) {
+  for (const int size : {1, 7, 8, 9, 17}) {
     const auto at = [&](Activation kind, T x) {
       // The last place of the vector, which is the tail's; neighbours must not matter.
-      std::vector<T> numbers(length, T(1));
+      std::vector<T> numbers(static_cast<std::size_t>(size), T(1));
       numbers.back() = x;
       return activate(kind, numbers).back();
     };
     for (Activation kind :
          {Activation::gelu, Activation::gelu_tanh, Activation::silu, Activation::quick_gelu}) {
-      const std::string name = to_string(kind) + " in " + std::to_string(length);
+      const std::string name = to_string(kind) + " in " + std::to_string(size);
       const bool wide = kind == Activation::gelu || kind == Activation::gelu_tanh;
       if (wide) {
         EXPECT_EQ(at(kind, T(13.24)), T(13.24)) << name;

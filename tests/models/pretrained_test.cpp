@@ -4,6 +4,7 @@
 #include "eigenformer/models/pretrained.hpp"
 
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "tests/io/file_builder.hpp"
 
@@ -223,6 +224,8 @@ TEST(PretrainedConfig, VisionTransformer) {
   for (const auto& [key, value, part] : {std::tuple<std::string, nlohmann::json, std::string>{
                                              "image_size", {11, 17, 3}, "one or two"},
                                          {"image_size", 0, "one or two"},
+                                         {"image_size", {11, 2147483647}, "one or two"},
+                                         {"num_channels", 2147483647, "at most"},
                                          {"patch_size", {30, 5}, "at most image_size"},
                                          {"num_channels", 0, "> 0"},
                                          {"model_type", "bert", "vit is wanted"}}) {
@@ -322,6 +325,38 @@ TEST(PretrainedFiles, Shards) {
   test::write_file(copy.path() / "model.safetensors.index.json",
                    nlohmann::json{{"weight_map", map}}.dump());
   EXPECT_TRUE(ef::parameters_equal(ef::load_encoder<float>(copy.path()), whole));
+}
+
+// Damaged in config.json or in the header of the tensors: each loads or is refused with the name of the file.
+template <class Load>
+void expect_survives(const std::string& name, Load&& load) {
+  const std::string config = test::read_file(checkpoints / name / "config.json"),
+                    tensors = test::read_file(checkpoints / name / "model.safetensors");
+  std::mt19937 random(1);
+  int loaded = 0, refused = 0;
+  for (int round = 0; round < 600; ++round) {
+    std::string files[] = {config, tensors};
+    std::string& file = files[round % 2];
+    const std::size_t at = random() % std::min<std::size_t>(file.size(), 3000);
+    file[at] = random() % 3 == 0 ? static_cast<char>(random()) : "0123456789"[random() % 10];
+    try {
+      ef::PretrainedFiles damaged(files[0], test::as_bytes(files[1]), "memory");
+      load(damaged);
+      ++loaded;
+    } catch (const std::runtime_error& error) {
+      ASSERT_EQ(std::string_view(error.what()).substr(0, 6), "memory");
+      ++refused;
+    }
+  }
+  EXPECT_GT(loaded, 50);
+  EXPECT_GT(refused, 300);
+}
+
+TEST(PretrainedFiles, SurviveMutations) {
+  expect_survives("bert_masked_lm",
+                  [](auto& files) { ef::load_masked_language_model<float>(files); });
+  expect_survives("vit_image_classification",
+                  [](auto& files) { ef::load_vision_transformer<float>(files); });
 }
 
 }  // namespace

@@ -2,8 +2,7 @@
 #include "eigenformer/models/transformer_encoder.hpp"
 #include "eigenformer/nn/gated_feed_forward.hpp"
 #include "eigenformer/nn/rms_norm.hpp"
-#include "tests/models/model_parameters.hpp"
-#include "tests/nn/module_cases.hpp"
+#include "tests/models/model_cases.hpp"
 
 namespace laws {
 namespace {

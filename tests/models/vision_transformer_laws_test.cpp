@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "eigenformer/models/vision_transformer.hpp"
-#include "tests/models/model_parameters.hpp"
-#include "tests/nn/module_cases.hpp"
+#include "tests/models/model_cases.hpp"
 
 namespace laws {
 namespace {

@@ -49,7 +49,6 @@ Tensor<double, 2> identity(Index n) {
   return result;
 }
 
-// E53
 TEST(DeepMl, E53SelfAttention) {
   const auto w = rows<double>({{1, 2}, {3, 4}});
   const auto attention = attention_of(identity(2), identity(2), w, 1);
@@ -241,7 +240,6 @@ TEST(DeepMl, E94E107MultiHeadAttentionWithLargeScores) {
   expect_values(attention(x, {.causal = true}), causal, 1e-6);
 }
 
-// 109
 TEST(DeepMl, E109LayerNormOfSeed42) {
   NumpyRandom numpy(42);
   const LayerNorm<double> norm({.hidden_size = 3});

@@ -41,7 +41,6 @@ MultiHeadAttentionConfig attention_config(Index hidden, Index heads) {
           .output_bias = false};
 }
 
-// B1
 TEST(DiveIntoDeepLearning, B1MaskedSoftmaxWithALengthForEachRowOfTheBatch) {
   const auto x =
       values::tensor<double>(Shape<3>{2, 2, 4}, {1, 2, 3, 4, 1, 1, 1, 1, 0, 0, 0, 0, 1, 2, 3, 4});
@@ -127,7 +126,6 @@ TEST(DiveIntoDeepLearning, B3AdditiveAttention) {
   }
 }
 
-// B4
 TEST(DiveIntoDeepLearning, B4MultiHeadAttention) {
   MultiHeadAttention<double> attention(attention_config(100, 5));
   EXPECT_EQ(count_parameters(attention), 40000);
@@ -156,7 +154,6 @@ TEST(DiveIntoDeepLearning, B4MultiHeadAttention) {
   EXPECT_LT(largest_difference(cross, attention.output(concatenated)), 1e-13);
 }
 
-// B5
 TEST(DiveIntoDeepLearning, B5PositionalEncodingNumbers) {
   const auto p = sinusoidal_positions<double>(60, 32);
   const double position_1[] = {.1768921862, .9842302345, .0998334166, .9950041653};
@@ -204,7 +201,6 @@ TEST(DiveIntoDeepLearning, B6PositionWiseFeedForwardNetwork) {
   EXPECT_LT(largest_difference(module(x), module.linear_2(hidden)), 1e-15);
 }
 
-// B7
 TEST(DiveIntoDeepLearning, B7AddNorm) {
   const LayerNorm<float> norm({.hidden_size = 4});
   const auto ones = filled<float>(Shape<3>{2, 3, 4}, 1);
@@ -223,7 +219,6 @@ TEST(DiveIntoDeepLearning, B7AddNorm) {
   expect_values(result, {-.99998, -.99998, .99998, .99998}, 1e-6);
 }
 
-// B8
 TEST(DiveIntoDeepLearning, B8EncoderBlockIsPostNorm) {
   EncoderLayer<float> block(block_config(NormPlacement::post));
   EXPECT_EQ(count_parameters(block), 4776);
@@ -301,7 +296,6 @@ TEST(DiveIntoDeepLearning, B12EncoderBlockOfTheTrainedModelHas296256Parameters) 
       296256);
 }
 
-// B13
 TEST(DiveIntoDeepLearning, B13PatchEmbedding) {
   PatchEmbedding<float> embedding(
       {.image_size = 96, .patch_size = 16, .num_channels = 3, .hidden_size = 512});
@@ -334,7 +328,6 @@ TEST(DiveIntoDeepLearning, B13PatchIsALinearMapOfItsPixels) {
       }
 }
 
-// B14
 TEST(DiveIntoDeepLearning, B14VisionFeedForwardIsExactGELUAndDeterministicAtInference) {
   FeedForward<double> mlp({.hidden_size = 7,
                            .intermediate_size = 11,
@@ -349,7 +342,6 @@ TEST(DiveIntoDeepLearning, B14VisionFeedForwardIsExactGELUAndDeterministicAtInfe
   EXPECT_EQ(y, mlp(x));
 }
 
-// B15
 TEST(DiveIntoDeepLearning, B15VisionBlockIsPreNorm) {
   EncoderLayer<float> block(block_config(NormPlacement::pre));
   EXPECT_EQ(count_parameters(block), 4776);
@@ -384,7 +376,6 @@ VisionTransformerConfig vision_config() {
           .output_bias = false};
 }
 
-// B16
 TEST(DiveIntoDeepLearning, B16VisionTransformer) {
   VisionTransformer<float> model(vision_config());
   EXPECT_EQ(count_parameters(model), 6457866);

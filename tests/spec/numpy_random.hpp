@@ -8,7 +8,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <optional>
 #include <random>
 #include <utility>
 #include <vector>
@@ -30,10 +29,9 @@ class NumpyRandom {
 
   /// Standard normal: the polar method, whose second number is kept for the next call.
   double normal() {
-    if (kept_) {
-      const double result = *kept_;
-      kept_.reset();
-      return result;
+    if (has_kept_) {
+      has_kept_ = false;
+      return kept_;
     }
     double x1, x2, square;
     do {
@@ -43,6 +41,7 @@ class NumpyRandom {
     } while (square >= 1.0 || square == 0.0);
     const double factor = std::sqrt(-2.0 * std::log(square) / square);
     kept_ = factor * x1;
+    has_kept_ = true;
     return factor * x2;
   }
 
@@ -81,5 +80,6 @@ class NumpyRandom {
   }
 
   std::mt19937 generator_;
-  std::optional<double> kept_;
+  double kept_ = 0;
+  bool has_kept_ = false;
 };

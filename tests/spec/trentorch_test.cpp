@@ -19,7 +19,6 @@ using values::sum;
 
 const double infinity = std::numeric_limits<double>::infinity();
 
-// D1
 TEST(TrenTorch, D1LayerNorm) {
   LayerNorm<double> norm({.hidden_size = 4});
   values::set(norm.weight,
@@ -44,7 +43,6 @@ TEST(TrenTorch, D1ConstantRowGivesZeroAndScaledRowsNormaliseAlike) {
   }
 }
 
-// D2
 TEST(TrenTorch, D2RootMeanSquareNorm) {
   RMSNorm<double> norm({.hidden_size = 4, .eps = 1e-6});
   values::set(norm.weight,
@@ -97,7 +95,6 @@ TEST(TrenTorch, D3ResidualConnection) {
   EXPECT_LT(largest_difference(block(x), sum(x, block.attention(block.attention_norm(x)))), 1e-15);
 }
 
-// D4
 TEST(TrenTorch, D4FeedForward) {
   FeedForward<double> network({.hidden_size = 3, .intermediate_size = 5});
   randomize(network, 3);
@@ -161,7 +158,6 @@ TEST(TrenTorch, D6AdditiveCausalMaskStaysFinite) {
   EXPECT_EQ(y, block(x, {.causal = true}));
 }
 
-// D7
 TEST(TrenTorch, D7StackAppliesBlocksInOrderAndSharesTheMask) {
   EncoderStackConfig config{.hidden_size = 6,
                             .num_hidden_layers = 0,
@@ -336,7 +332,6 @@ TEST(TrenTorch, D13CausalMask) {
     for (Index j = 0; j < 3; ++j) EXPECT_EQ(with_flag(0, 1, t, j) > 0, j <= t);
 }
 
-// D14
 TEST(TrenTorch, D14SinusoidalPositions) {
   const auto table = sinusoidal_positions<double>(5, 8);
   expect_values(
@@ -362,7 +357,6 @@ TEST(TrenTorch, D15EmbeddingsAreAddedUnscaled) {
                 0);
 }
 
-// D18
 TEST(TrenTorch, D18ExactGELU) {
   const auto x = rows<double>({{-3, -1, -.5, .5, 1, 3}});
   expect_values(gelu(x), {-.00404987, -.15865529, -.15426879, .34573120, .84134471, 2.99595022},

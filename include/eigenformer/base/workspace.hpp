@@ -59,6 +59,9 @@ class Arena {
     return static_cast<std::byte*>(main_) + begin;
   }
 
+  /// The peak to grow to; for those who know of a need that this arena hasn't seen.
+  void set_peak(std::size_t bytes) { peak_ = (std::max)(used_, bytes); }
+
   std::size_t mark() const { return used_; }
 
   /// Gives back everything allocated since `mark`.
@@ -176,24 +179,27 @@ class Workspace {
       for (Index task = 0; task < n; ++task) f(task, arenas_.front());
       return;
     }
+    const std::size_t caller_peak = arenas_.front().peak();
+    arenas_.front().set_peak(arenas_.front().used());
     std::atomic<Index> next{0};
     executor_.parallel_for(lanes, [&](Index lane) {
       for (Index task; (task = next.fetch_add(1, std::memory_order_relaxed)) < n;) {
         f(task, arenas_[static_cast<std::size_t>(lane)]);
       }
     });
-    settle();
+    settle(caller_peak);
   }
 
  private:
-  // Which lane runs which task differs from call to call, so every arena is made large enough for
-  // the largest task seen.
-  void settle() {
-    std::size_t largest = 0;
+  // Which lane runs which task differs from call to call, so every arena is made ready for the
+  // largest task that any of them has seen. Lane 0 works on top of what its caller holds.
+  void settle(std::size_t caller_peak) {
+    Arena& caller = arenas_.front();
+    largest_task_ = (std::max)(largest_task_, caller.peak() - caller.used());
     for (std::size_t lane = 1; lane < arenas_.size(); ++lane) {
-      largest = (std::max)(largest, arenas_[lane].peak());
+      largest_task_ = (std::max)(largest_task_, arenas_[lane].peak());
     }
-    largest_task_ = (std::max)(largest_task_, largest);
+    caller.set_peak((std::max)(caller_peak, caller.used() + largest_task_));
     for (std::size_t lane = 1; lane < arenas_.size(); ++lane) arenas_[lane].reserve(largest_task_);
   }
 

@@ -111,10 +111,14 @@ inline Index count_labels(const ConfigFile& config) {
                                      : config.get<Index>("num_labels", 2);
 }
 
+/// Sizes in pixels, bounded so that no product of them overflows.
+inline constexpr Index image_size_limit = 1'000'000;
+
 inline ImageSize image_size_from(const ConfigFile& config, const std::string& key) {
   const std::vector<Index> sizes = config.integers(key);
-  if (sizes.empty() || sizes.size() > 2 || *std::min_element(sizes.begin(), sizes.end()) == 0) {
-    config.fail(key, " must be one or two integers > 0");
+  const auto is_wrong = [](Index size) { return size == 0 || size > image_size_limit; };
+  if (sizes.empty() || sizes.size() > 2 || std::any_of(sizes.begin(), sizes.end(), is_wrong)) {
+    config.fail(key, " must be one or two integers in [1, ", image_size_limit, "]");
   }
   return {sizes.front(), sizes.back()};
 }
@@ -180,6 +184,10 @@ inline VisionTransformerConfig vision_transformer_config_from(const ConfigFile& 
     config.fail("patch_size must be at most image_size; got ", c.patch_size, " and ", c.image_size);
   }
   c.num_channels = internal::positive(config, "num_channels");
+  if (c.num_channels > internal::image_size_limit) {
+    config.fail("num_channels must be at most ", internal::image_size_limit, "; got ",
+                c.num_channels);
+  }
   c.num_labels = internal::count_labels(config);
   c.query_bias = c.key_bias = c.value_bias = config.get<bool>("qkv_bias", true);
   return c;

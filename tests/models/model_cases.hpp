@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// A small encoder and the names and shapes of its parameters, which several models share.
+// What the cases of several models share: a small encoder, the names and shapes of its parameters, the call from ids on.
 
 #include "eigenformer/models/transformer_encoder.hpp"
 #include "tests/nn/module_cases.hpp"
@@ -43,5 +43,19 @@ inline Parameters encoder_parameters(const std::string& prefix) {
   add_layers(list, prefix + "layers", 2);
   return list;
 }
+
+/// Models from ids on.
+template <class T, class M>
+struct TextModelCase : OnIds<true> {
+  using Module = M;
+  template <int Rank>
+  static void call(const M& module, const Views<T>& in, ef::TensorView<T, Rank> y,
+                   ef::Workspace& workspace) {
+    module.forward(in.ids, {}, in.mask, y, workspace);
+  }
+  static auto convenient(const M& module, const Owned<T>& in) {
+    return module(in.ids, in.mask());
+  }
+};
 
 }  // namespace laws
