@@ -21,9 +21,9 @@ TEST(Philox, KnownAnswers) {
   EXPECT_EQ(ef::philox({ones, ones, ones, ones}, {ones, ones}),
             (Words{0x408f276du, 0x41c83b0eu, 0xa20bc7c6u, 0x6d5451fdu}));
   // Digits of pi.
-  EXPECT_EQ(ef::philox({0x243f6a88u, 0x85a308d3u, 0x13198a2eu, 0x03707344u},
-                       {0xa4093822u, 0x299f31d0u}),
-            (Words{0xd16cfe09u, 0x94fdcceb, 0x5001e420u, 0x24126ea1u}));
+  EXPECT_EQ(
+      ef::philox({0x243f6a88u, 0x85a308d3u, 0x13198a2eu, 0x03707344u}, {0xa4093822u, 0x299f31d0u}),
+      (Words{0xd16cfe09u, 0x94fdcceb, 0x5001e420u, 0x24126ea1u}));
 }
 
 TEST(Philox, WorksAtCompileTime) {

@@ -43,13 +43,17 @@ TEST(Shape, Prints) {
 }
 
 TEST(Shape, RequireShapeNamesBoth) {
-  EXPECT_EQ(text_of([] { ef::require_shape("here", Shape<2>{2, 3}, Shape<2>{2, 5}); }),
+  EXPECT_EQ(text_of([] {
+              ef::require_shape("here", Shape<2>{2, 3}, Shape<2>{2, 5});
+            }),
             "here: shape must be (2, 5); got (2, 3)");
   EXPECT_NO_THROW(ef::require_shape("here", Shape<2>{2, 3}, Shape<2>{2, 3}));
 }
 
 TEST(Shape, RefusesNegativeExtents) {
-  EXPECT_NE(text_of([] { ef::require_valid(Shape<2>{3, -1}, 4); }).find("(3, -1)"),
+  EXPECT_NE(text_of([] {
+              ef::require_valid(Shape<2>{3, -1}, 4);
+            }).find("(3, -1)"),
             std::string::npos);
   EXPECT_THROW(ef::require_valid(Shape<2>{-3, -3}, 1), std::invalid_argument);
 }

@@ -139,8 +139,7 @@ TEST(Tensor, RefusesBadShapesBeforeItAllocates) {
               Tensor<float, 2>({Index{1} << 40, Index{1} << 40});
             }).find("(1099511627776, 1099511627776)"),
             std::string::npos);
-  EXPECT_THROW((Tensor<double, 1>({std::numeric_limits<Index>::max() / 4})),
-               std::invalid_argument);
+  EXPECT_THROW((Tensor<double, 1>({std::numeric_limits<Index>::max() / 4})), std::invalid_argument);
 }
 
 TEST(Tensor, LivesInContainers) {
@@ -237,7 +236,8 @@ TEST(RowsView, RequireRowsNamesBothShapes) {
     });
   };
   EXPECT_EQ(check(5, y, 7), "nothing thrown");
-  for (const std::string& text : {check(6, y, 7), check(5, y, 8), check(5, folded_differently, 7)}) {
+  for (const std::string& text :
+       {check(6, y, 7), check(5, y, 8), check(5, folded_differently, 7)}) {
     EXPECT_NE(text.find("here"), std::string::npos) << text;
   }
   EXPECT_NE(check(6, y, 7).find("(2, 3, 6)"), std::string::npos);

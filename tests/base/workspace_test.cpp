@@ -166,7 +166,8 @@ TEST(Workspace, TakesAnyExecutor) {
   ef::Workspace workspace(executor);
   EXPECT_EQ(workspace.concurrency(), 3);
   std::vector<int> count(10, 0);
-  workspace.parallel_for(10, [&](Index task, ef::Arena&) { ++count[static_cast<std::size_t>(task)]; });
+  workspace.parallel_for(10,
+                         [&](Index task, ef::Arena&) { ++count[static_cast<std::size_t>(task)]; });
   EXPECT_EQ(executor.calls, 1);
   EXPECT_EQ(count, std::vector<int>(10, 1));
   workspace.parallel_for(0, [&](Index, ef::Arena&) { ADD_FAILURE(); });

@@ -121,7 +121,8 @@ TEST(HeadFaults, H02EveryNumberOfHeadsMatchesHeadByHead) {
           const Mask<double> mask{.key_lengths = lengths};
           ASSERT_LT(largest_difference(attention(x, mask), expected), 1e-12)
               << hidden << " " << heads;
-          ASSERT_LT(largest_difference(rounded(x_float, {.key_lengths = lengths}), expected), 2e-5)
+          // Softmax turns the rounding of a large score into a relative error of its weight.
+          ASSERT_LT(largest_difference(rounded(x_float, {.key_lengths = lengths}), expected), 1e-4)
               << hidden << " " << heads;
         }
         ASSERT_EQ(attention(x), attention(x, {.key_lengths = std::vector<int>{all, all}}));

@@ -185,9 +185,9 @@ TEST(Activation, RefusesWhatItIsNot) {
   std::vector<float> x(3);
   EXPECT_THROW(activate(static_cast<Activation>(99), x), std::invalid_argument);
   ef::Tensor<float, 2> a({2, 3}), b({3, 2});
-  EXPECT_THROW(ef::kernels::activate<float>(Activation::relu, ef::TensorView<const float, 2>(a),
-                                            b.view()),
-               std::invalid_argument);
+  EXPECT_THROW(
+      ef::kernels::activate<float>(Activation::relu, ef::TensorView<const float, 2>(a), b.view()),
+      std::invalid_argument);
 }
 
 }  // namespace

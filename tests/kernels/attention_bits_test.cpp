@@ -170,8 +170,7 @@ TYPED_TEST(AttentionBitsTest, EqualMasksInDifferentForms) {
   for (Index b = 0; b < size.batch; ++b) {
     for (Index j = 0; j < size.keys; ++j) {
       keep(b, j) = pairs(b, 0, 0, j) = j < lengths[static_cast<std::size_t>(b)];
-      bias(b, 0, 0, j) =
-          keep(b, j) ? TypeParam(0) : -std::numeric_limits<TypeParam>::infinity();
+      bias(b, 0, 0, j) = keep(b, j) ? TypeParam(0) : -std::numeric_limits<TypeParam>::infinity();
     }
   }
   const Tensor<TypeParam, 4> y = attend(in, {.key_lengths = lengths});
@@ -183,7 +182,8 @@ TYPED_TEST(AttentionBitsTest, EqualMasksInDifferentForms) {
   for (Index t = 0; t < size.queries; ++t) {
     for (Index j = 0; j < size.keys; ++j) triangle(t, j) = j <= t;
   }
-  EXPECT_TRUE(reference::same_bits(attend(in, {.allowed = triangle}), attend(in, {.causal = true})));
+  EXPECT_TRUE(
+      reference::same_bits(attend(in, {.allowed = triangle}), attend(in, {.causal = true})));
 }
 
 // Whatever stands in a key or value that no query, or one query only, may see.
@@ -202,7 +202,8 @@ TYPED_TEST(AttentionBitsTest, HiddenKeysAndValuesMayHoldAnything) {
         for (Index g = 0; g < size.key_value_heads; ++g) {
           bool seen = false;
           for (Index h = 2 * g; h < 2 * g + 2; ++h) {
-            for (Index t = 0; t < size.queries; ++t) seen = seen || mask.plain().visible(b, h, t, j);
+            for (Index t = 0; t < size.queries; ++t)
+              seen = seen || mask.plain().visible(b, h, t, j);
           }
           if (seen) continue;
           const T value = bad[hidden++ % 4];

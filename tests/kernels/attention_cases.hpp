@@ -93,14 +93,14 @@ class RandomMask {
         bias_.data()[i] = -std::numeric_limits<T>::infinity();
       }
     }
-    plain_ = {.causal = kind.causal,
-              .query_offset = kind.query_offset,
-              .key_lengths = lengths_,
-              .key_allowed = key_allowed_,
-              .allowed = kind.allowed ? broadcast<bool>(allowed_, s.scores())
-                                      : ef::Tensor<bool, 4>(),
-              .bias = kind.bias ? broadcast<Real>(bias_, s.scores()) : Reals<4>(),
-              .window = kind.window};
+    plain_ = {
+        .causal = kind.causal,
+        .query_offset = kind.query_offset,
+        .key_lengths = lengths_,
+        .key_allowed = key_allowed_,
+        .allowed = kind.allowed ? broadcast<bool>(allowed_, s.scores()) : ef::Tensor<bool, 4>(),
+        .bias = kind.bias ? broadcast<Real>(bias_, s.scores()) : Reals<4>(),
+        .window = kind.window};
   }
 
   ef::Mask<T> mask() const {

@@ -23,16 +23,17 @@ template <class T>
 Real relative_error(const AttentionSize& s, Real scale, bool biased) {
   const Real epsilon = std::numeric_limits<T>::epsilon();
   const Real largest_score = 4 * Real(s.head_size) * scale + (biased ? 3 : 0);
-  return 2 * epsilon * ((Real(s.head_size) + 3) * 4 * Real(s.head_size) * scale + 2 * largest_score) +
+  return 2 * epsilon *
+             ((Real(s.head_size) + 3) * 4 * Real(s.head_size) * scale + 2 * largest_score) +
          epsilon * (20 + Real(s.keys));
 }
 
 template <class T>
-void compare(const AttentionSize& s, const reference::MaskKind& kind, std::optional<double> scale = {}) {
+void compare(const AttentionSize& s, const reference::MaskKind& kind,
+             std::optional<double> scale = {}) {
   const reference::AttentionInputs<T> in(s);
   const reference::RandomMask<T> mask(kind, s, 11);
-  const Real factor =
-      scale ? Real(static_cast<T>(*scale)) : 1 / std::sqrt(Real(s.head_size));
+  const Real factor = scale ? Real(static_cast<T>(*scale)) : 1 / std::sqrt(Real(s.head_size));
   const reference::Attended expected =
       reference::attention(widen(in.q), widen(in.k), widen(in.v), mask.plain(), factor);
 
@@ -55,7 +56,8 @@ void compare(const AttentionSize& s, const reference::MaskKind& kind, std::optio
   }
   for (Index i = 0; i < y.size(); i += s.value_size) {
     Real sum = 0;
-    for (Index j = 0; j < s.keys; ++j) sum += expected.weights.data()[i / s.value_size * s.keys + j];
+    for (Index j = 0; j < s.keys; ++j)
+      sum += expected.weights.data()[i / s.value_size * s.keys + j];
     if (sum != 0) continue;
     for (Index e = 0; e < s.value_size; ++e) ASSERT_EQ(y.data()[i + e], 0) << where();
   }
@@ -90,7 +92,8 @@ TYPED_TEST(AttentionTest, EveryNumberOfKeysAroundATile) {
   const Index tile = ef::kernels::key_tile;
   for (Index keys : {Index{1}, Index{2}, tile - 1, tile, tile + 1, 2 * tile, Index{300}}) {
     compare<TypeParam>({1, 1, 1, 3, keys, 5, 3}, reference::mask_kinds[0]);
-    compare<TypeParam>({1, 1, 1, 3, keys, 5, 3}, {.name = "causal", .causal = true, .query_offset = keys - 2});
+    compare<TypeParam>({1, 1, 1, 3, keys, 5, 3},
+                       {.name = "causal", .causal = true, .query_offset = keys - 2});
   }
 }
 
@@ -102,11 +105,13 @@ TYPED_TEST(AttentionTest, EveryHeadSize) {
 }
 
 TYPED_TEST(AttentionTest, GroupedHeads) {
-  for (const auto& [heads, groups] : {std::pair<Index, Index>{6, 1}, {6, 2}, {6, 3}, {6, 6}, {7, 1}}) {
+  for (const auto& [heads, groups] :
+       {std::pair<Index, Index>{6, 1}, {6, 2}, {6, 3}, {6, 6}, {7, 1}}) {
     compare<TypeParam>({2, heads, groups, 5, 11, 3, 2}, {.name = "allowed", .allowed = true});
   }
   // More grouped heads than a block of queries holds.
-  compare<TypeParam>({1, 101, 1, 3, 5, 3, 2}, {.name = "causal", .causal = true, .query_offset = 2});
+  compare<TypeParam>({1, 101, 1, 3, 5, 3, 2},
+                     {.name = "causal", .causal = true, .query_offset = 2});
 }
 
 TYPED_TEST(AttentionTest, AnyScale) {

@@ -130,7 +130,8 @@ TYPED_TEST(ElementaryTest, Extremes) {
 
 TYPED_TEST(ElementaryTest, ExponentialReachesTheLargestNumberAndThenInfinity) {
   using T = TypeParam;
-  const T last = std::nextafter(static_cast<T>(std::log(Real(std::numeric_limits<T>::max()))), T(0));
+  const T last =
+      std::nextafter(static_cast<T>(std::log(Real(std::numeric_limits<T>::max()))), T(0));
   const std::vector<T> y = evaluate(Function::exponential, std::vector<T>{last, last * T(1.001)});
   EXPECT_LE(reference::units_in_last_place(y[0], std::exp(Real(last))), 1.5L);
   EXPECT_EQ(y[1], infinity<T>);

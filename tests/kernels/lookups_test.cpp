@@ -139,9 +139,8 @@ TEST(NormalizeRows, ToLengthOne) {
 }
 
 TEST(Sinusoidal, EveryLayoutWidthAndPosition) {
-  for (SinusoidalLayout layout :
-       {SinusoidalLayout::interleaved, SinusoidalLayout::concatenated,
-        SinusoidalLayout::tensor2tensor}) {
+  for (SinusoidalLayout layout : {SinusoidalLayout::interleaved, SinusoidalLayout::concatenated,
+                                  SinusoidalLayout::tensor2tensor}) {
     for (Index width = 1; width <= 13; ++width) {
       const Index first = 5, count = 40;
       const auto table = ef::sinusoidal_positions<double>(count, width, layout, first);

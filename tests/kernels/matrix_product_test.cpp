@@ -123,8 +123,8 @@ TYPED_TEST(MatrixProductTest, IsTheCanonicalChainAcrossBlocks) {
         expect_canonical_chain(p, workspace);
       }
     }
-    for (Index m : {ef::kernels::row_block - 1, ef::kernels::row_block + 1,
-                    2 * ef::kernels::row_block + 5}) {
+    for (Index m :
+         {ef::kernels::row_block - 1, ef::kernels::row_block + 1, 2 * ef::kernels::row_block + 5}) {
       Problem<TypeParam> p(m, 3, 5, order, true);
       expect_canonical_chain(p, workspace);
     }
@@ -145,7 +145,8 @@ TYPED_TEST(MatrixProductTest, IsWithinTheBoundOfRounding) {
         exact += Real(p.a(m, i)) * Real(p.right(n, i));
         magnitude += std::abs(Real(p.a(m, i)) * Real(p.right(n, i)));
       }
-      const Real bound = Real(p.k + 1) * Real(std::numeric_limits<TypeParam>::epsilon()) * magnitude;
+      const Real bound =
+          Real(p.k + 1) * Real(std::numeric_limits<TypeParam>::epsilon()) * magnitude;
       EXPECT_LE(std::abs(Real(p.c(m, n)) - exact), bound);
     }
   }

@@ -22,16 +22,16 @@ template <class T>
 constexpr Real epsilon = Real(std::numeric_limits<T>::epsilon());
 
 template <class T>
-Tensor<T, 2> layer_norm(const Tensor<T, 2>& x, const Tensor<T, 1>& weight,
-                        const Tensor<T, 1>& bias, double eps, ef::Workspace& workspace) {
+Tensor<T, 2> layer_norm(const Tensor<T, 2>& x, const Tensor<T, 1>& weight, const Tensor<T, 1>& bias,
+                        double eps, ef::Workspace& workspace) {
   Tensor<T, 2> y(x.shape());
   ef::kernels::layer_norm<T>(x, weight.data(), bias.data(), static_cast<T>(eps), y, workspace);
   return y;
 }
 
 template <class T>
-Tensor<T, 2> layer_norm(const Tensor<T, 2>& x, const Tensor<T, 1>& weight,
-                        const Tensor<T, 1>& bias, double eps) {
+Tensor<T, 2> layer_norm(const Tensor<T, 2>& x, const Tensor<T, 1>& weight, const Tensor<T, 1>& bias,
+                        double eps) {
   ef::Workspace workspace;
   return layer_norm(x, weight, bias, eps, workspace);
 }
@@ -76,10 +76,10 @@ TYPED_TEST(NormTest, LayerNormOfEveryWidth) {
           reference::layer_norm(widen(x), widen(weight), widen(bias), static_cast<T>(eps)),
           width == 1 ? 0 : tolerance))
           << width;
-      EXPECT_TRUE(reference::near(
-          layer_norm(x, weight, Tensor<T, 1>(), eps),
-          reference::layer_norm(widen(x), widen(weight), {}, static_cast<T>(eps)),
-          width == 1 ? 0 : tolerance))
+      EXPECT_TRUE(
+          reference::near(layer_norm(x, weight, Tensor<T, 1>(), eps),
+                          reference::layer_norm(widen(x), widen(weight), {}, static_cast<T>(eps)),
+                          width == 1 ? 0 : tolerance))
           << width;
     }
   }
@@ -93,8 +93,7 @@ TYPED_TEST(NormTest, LayerNormOfALargeMeanAndASmallSpread) {
     for (T& value : x) value += T(1e4);
     Tensor<T, 1> ones({width});
     std::fill(ones.begin(), ones.end(), T(1));
-    const auto expected =
-        reference::layer_norm(widen(x), widen(ones), {}, static_cast<T>(1e-12));
+    const auto expected = reference::layer_norm(widen(x), widen(ones), {}, static_cast<T>(1e-12));
     EXPECT_TRUE(reference::near(layer_norm(x, ones, Tensor<T, 1>(), 1e-12), expected,
                                 100 * epsilon<T> * std::sqrt(Real(width))))
         << width;
@@ -195,16 +194,18 @@ TYPED_TEST(NormTest, RowsHaveTheSameBitsAloneInPlaceAndWithThreads) {
   for (Index row : {0, 1, 300, 600}) {
     Tensor<T, 2> one({1, width});
     std::copy_n(&x(row, 0), width, one.data());
-    EXPECT_TRUE(reference::same_bits(layer_norm(one, weight, bias, 1e-5).data(), &all(row, 0), width));
-    EXPECT_TRUE(reference::same_bits(rms_norm(one, weight, 0, 1e-5).data(), &all_rms(row, 0), width));
+    EXPECT_TRUE(
+        reference::same_bits(layer_norm(one, weight, bias, 1e-5).data(), &all(row, 0), width));
+    EXPECT_TRUE(
+        reference::same_bits(rms_norm(one, weight, 0, 1e-5).data(), &all_rms(row, 0), width));
   }
   for (Index threads : {2, 3, 7}) {
     ef::ThreadPool pool(threads);
     ef::Workspace workspace(pool);
     EXPECT_TRUE(reference::same_bits(layer_norm(x, weight, bias, 1e-5, workspace), all));
     Tensor<T, 2> in_place(x);
-    ef::kernels::layer_norm<T>(in_place, weight.data(), bias.data(), static_cast<T>(1e-5),
-                               in_place, workspace);
+    ef::kernels::layer_norm<T>(in_place, weight.data(), bias.data(), static_cast<T>(1e-5), in_place,
+                               workspace);
     EXPECT_TRUE(reference::same_bits(in_place, all));
     in_place = x;
     ef::kernels::rms_norm<T>(in_place, weight.data(), T(0), static_cast<T>(1e-5), in_place,

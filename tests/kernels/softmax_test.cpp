@@ -38,7 +38,8 @@ TYPED_TEST(SoftmaxTest, EveryLength) {
   const Real epsilon = std::numeric_limits<T>::epsilon();
   for (Index n = 1; n <= 67; ++n) {
     for (double scale : {1.0, 30.0}) {
-      const auto x = reference::random_tensor<T, 3>({2, 3, n}, static_cast<std::uint64_t>(n), scale);
+      const auto x =
+          reference::random_tensor<T, 3>({2, 3, n}, static_cast<std::uint64_t>(n), scale);
       // x - maximum is rounded: |x - maximum| half units; the exponential and the sum a few more.
       EXPECT_TRUE(reference::near(ef::softmax(x), reference::softmax(widen(x)),
                                   (10 + Real(scale)) * epsilon))
@@ -148,9 +149,8 @@ TEST(MaskedSoftmax, WhatIsMaskedMayHoldAnything) {
 
 TEST(MaskedSoftmax, RefusesWrongLengths) {
   const Tensor<float, 3> scores({2, 3, 4});
-  for (const std::vector<int>& bad :
-       {std::vector<int>{}, std::vector<int>{1, 2, 3}, std::vector<int>{5, 1},
-        std::vector<int>{-1, 1}}) {
+  for (const std::vector<int>& bad : {std::vector<int>{}, std::vector<int>{1, 2, 3},
+                                      std::vector<int>{5, 1}, std::vector<int>{-1, 1}}) {
     EXPECT_THROW(ef::masked_softmax(scores, bad), std::invalid_argument);
   }
 }

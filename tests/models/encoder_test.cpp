@@ -114,10 +114,9 @@ TYPED_TEST(EncoderTest, TransformerEncoderOfEveryDepthAndOddSizes) {
           const Tensor<T, 3> y = encoder(ids);
           ASSERT_EQ(y.shape(), (ef::Shape<3>{batch, tokens, 13}));
           EXPECT_TRUE(reference::same_bits(encoder(ids), y));
-          const auto expected = reference::encoder_layers(
-              encoder, reference::embeddings(encoder.embeddings, ids));
-          EXPECT_TRUE(reference::agrees(y, expected,
-                                        roundings_of_a_layer * reference::Real(depth)))
+          const auto expected =
+              reference::encoder_layers(encoder, reference::embeddings(encoder.embeddings, ids));
+          EXPECT_TRUE(reference::agrees(y, expected, roundings_of_a_layer * reference::Real(depth)))
               << to_string(placement) << " " << depth << " " << batch << " " << tokens;
         }
       }
@@ -185,10 +184,8 @@ TEST(EncoderStack, WithoutLayersIsTheIdentityOrTheFinalNorm) {
 }
 
 TEST(EncoderStack, PostNormHasNoSecondNormAtItsEnd) {
-  ef::EncoderStackConfig config{.hidden_size = 4,
-                                .num_hidden_layers = 2,
-                                .num_attention_heads = 2,
-                                .intermediate_size = 5};
+  ef::EncoderStackConfig config{
+      .hidden_size = 4, .num_hidden_layers = 2, .num_attention_heads = 2, .intermediate_size = 5};
   Tensor<double, 3> x({1, 1, 4});
   for (Index i = 0; i < 4; ++i) x(0, 0, i) = static_cast<double>(i + 1);
   ef::EncoderStack<double> stack(config);
@@ -222,10 +219,8 @@ TEST(EncoderStack, EpsReachesEveryNorm) {
 
 // A parameter's first value depends on its name, not on what else the model has.
 TEST(EncoderStack, InitOfALayerDoesNotDependOnTheOthers) {
-  ef::EncoderStackConfig config{.hidden_size = 12,
-                                .num_hidden_layers = 2,
-                                .num_attention_heads = 4,
-                                .intermediate_size = 5};
+  ef::EncoderStackConfig config{
+      .hidden_size = 12, .num_hidden_layers = 2, .num_attention_heads = 4, .intermediate_size = 5};
   ef::EncoderStack<float> two(config);
   config.num_hidden_layers = 5;
   config.final_norm = true;
@@ -239,10 +234,8 @@ TEST(EncoderStack, InitOfALayerDoesNotDependOnTheOthers) {
 }
 
 TEST(EncoderStack, ParametersMoveBetweenTheTwoOrders) {
-  ef::EncoderStackConfig config{.hidden_size = 12,
-                                .num_hidden_layers = 2,
-                                .num_attention_heads = 4,
-                                .intermediate_size = 5};
+  ef::EncoderStackConfig config{
+      .hidden_size = 12, .num_hidden_layers = 2, .num_attention_heads = 4, .intermediate_size = 5};
   auto post = random_module<ef::EncoderStack<double>>(config);
   auto pre = post;
   for (auto& layer : pre.layers) layer.config.norm_placement = NormPlacement::pre;

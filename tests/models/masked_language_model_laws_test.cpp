@@ -7,9 +7,7 @@ namespace {
 
 template <class T>
 struct MaskedLanguageModelCase : TextModelCase<T, ef::MaskedLanguageModel<T>> {
-  static ef::MaskedLanguageModel<T> make() {
-    return ef::MaskedLanguageModel<T>(small_encoder());
-  }
+  static ef::MaskedLanguageModel<T> make() { return ef::MaskedLanguageModel<T>(small_encoder()); }
   static Parameters parameters() {
     Parameters list = encoder_parameters("encoder.");
     add_linear(list, "head.transform", 53, 53);

@@ -53,9 +53,7 @@ struct TextModelCase : OnIds<true> {
                    ef::Workspace& workspace) {
     module.forward(in.ids, {}, in.mask, y, workspace);
   }
-  static auto convenient(const M& module, const Owned<T>& in) {
-    return module(in.ids, in.mask());
-  }
+  static auto convenient(const M& module, const Owned<T>& in) { return module(in.ids, in.mask()); }
 };
 
 }  // namespace laws

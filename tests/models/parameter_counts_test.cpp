@@ -42,8 +42,9 @@ TEST(ParameterCounts, PartsOfBert) {
   EXPECT_EQ(count_parameters(encoder.embeddings), 23837184);
   EXPECT_EQ(count_parameters(encoder.layers[0]), 7087872);
   EXPECT_EQ(count_parameters(ef::Pooler<ShapeOnly>({.hidden_size = 768})), 590592);
-  EXPECT_EQ(count_parameters(ef::TransformerEncoder<ShapeOnly>(bert(30522, 1024, 24, 16)).layers[0]),
-            12596224);
+  EXPECT_EQ(
+      count_parameters(ef::TransformerEncoder<ShapeOnly>(bert(30522, 1024, 24, 16)).layers[0]),
+      12596224);
 }
 
 TEST(ParameterCounts, SmallSentenceEncoders) {
@@ -78,8 +79,8 @@ TEST(ParameterCounts, VisionTransformers) {
 // At equal numbers of weights a gated network is a third narrower; its third bias is what remains.
 TEST(ParameterCounts, GatedAndPlainFeedForward) {
   const auto plain = [](bool bias) {
-    return count_parameters(ef::FeedForward<ShapeOnly>(
-        {.hidden_size = 24, .intermediate_size = 48, .bias = bias}));
+    return count_parameters(
+        ef::FeedForward<ShapeOnly>({.hidden_size = 24, .intermediate_size = 48, .bias = bias}));
   };
   const auto gated = [](bool bias) {
     return count_parameters(ef::GatedFeedForward<ShapeOnly>(

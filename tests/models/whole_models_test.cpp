@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Whole models against plain loops.
-#include "eigenformer/models/vision_transformer.hpp"
-
 #include <gtest/gtest.h>
 
 #include "eigenformer/models/masked_language_model.hpp"
 #include "eigenformer/models/sequence_classifier.hpp"
+#include "eigenformer/models/vision_transformer.hpp"
 #include "tests/nn/differential.hpp"
 #include "tests/reference/embeddings.hpp"
 #include "tests/reference/encoder_layer.hpp"
@@ -37,15 +36,15 @@ Reals<2> first_tokens(const Reals<3>& x) {
 
 TYPED_TEST(ModelTest, VisionTransformer) {
   using T = TypeParam;
-  const auto model = random_module<ef::VisionTransformer<T>>(
-      ef::VisionTransformerConfig{.image_size = {7, 11},
-                                  .patch_size = {2, 5},
-                                  .hidden_size = 13,
-                                  .num_hidden_layers = 2,
-                                  .num_attention_heads = 3,
-                                  .head_size = 5,
-                                  .intermediate_size = 29,
-                                  .num_labels = 17});
+  const auto model =
+      random_module<ef::VisionTransformer<T>>(ef::VisionTransformerConfig{.image_size = {7, 11},
+                                                                          .patch_size = {2, 5},
+                                                                          .hidden_size = 13,
+                                                                          .num_hidden_layers = 2,
+                                                                          .num_attention_heads = 3,
+                                                                          .head_size = 5,
+                                                                          .intermediate_size = 29,
+                                                                          .num_labels = 17});
   const auto images = reference::random_tensor<T, 4>({3, 3, 7, 11}, 5);
   const Reals<3> patches = reference::patch_embedding(model.patch_embedding, widen(images));
   Reals<3> tokens({3, 7, 13});
@@ -62,8 +61,8 @@ TYPED_TEST(ModelTest, VisionTransformer) {
   ef::Workspace workspace;
   model.features(images, features, workspace);
   EXPECT_TRUE(reference::agrees(features, expected, roundings));
-  EXPECT_TRUE(reference::agrees(
-      model(images), reference::linear(first_tokens(expected), model.head), roundings));
+  EXPECT_TRUE(reference::agrees(model(images),
+                                reference::linear(first_tokens(expected), model.head), roundings));
 }
 
 ef::TransformerEncoderConfig small() {
@@ -89,8 +88,8 @@ TYPED_TEST(ModelTest, TextModels) {
   reference::Visibility plain;
   plain.key_lengths = {7, 5, 1};
   const auto hidden = [&](const auto& encoder) {
-    return reference::encoder_layers(
-        encoder, reference::embeddings(encoder.embeddings, ids, types), plain);
+    return reference::encoder_layers(encoder, reference::embeddings(encoder.embeddings, ids, types),
+                                     plain);
   };
   const ef::Mask<T> mask{.key_lengths = lengths};
   const ef::EmbeddingInputs inputs{.token_types = types};
@@ -112,11 +111,11 @@ TYPED_TEST(ModelTest, TextModels) {
       reference::activate(ef::Activation::gelu,
                           reference::linear(hidden(model.encoder), model.head.transform)),
       model.head.norm);
-  EXPECT_TRUE(reference::agrees(
-      model(ids, mask, inputs),
-      reference::linear(transformed, widen(model.encoder.embeddings.token.weight),
-                        widen(model.head.bias)),
-      roundings));
+  EXPECT_TRUE(
+      reference::agrees(model(ids, mask, inputs),
+                        reference::linear(transformed, widen(model.encoder.embeddings.token.weight),
+                                          widen(model.head.bias)),
+                        roundings));
 }
 
 }  // namespace

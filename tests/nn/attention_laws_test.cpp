@@ -89,10 +89,8 @@ template <class T>
 struct CrossAttentionCase : OnTwoSequences {
   using Module = ef::MultiHeadAttention<T>;
   static Module make() {
-    return Module({.hidden_size = 53,
-                   .num_attention_heads = 5,
-                   .head_size = 7,
-                   .key_value_size = 31});
+    return Module(
+        {.hidden_size = 53, .num_attention_heads = 5, .head_size = 7, .key_value_size = 31});
   }
   static Parameters parameters() { return attention_parameters(53, 35, 35, 31); }
   static void call(const Module& module, const Views<T>& in, ef::TensorView<T, 3> y,
@@ -108,9 +106,7 @@ template <class T>
 struct AdditiveAttentionCase : OnTwoSequences {
   using Module = ef::AdditiveAttention<T>;
   static Traits traits() { return {.splits_work = false, .takes_y = false}; }
-  static Module make() {
-    return Module({.query_size = 53, .key_size = 31, .hidden_size = 13});
-  }
+  static Module make() { return Module({.query_size = 53, .key_size = 31, .hidden_size = 13}); }
   static Parameters parameters() {
     return {{"query.weight", "(13, 53)"}, {"key.weight", "(13, 31)"}, {"score.weight", "(1, 13)"}};
   }

@@ -66,9 +66,9 @@ TYPED_TEST(AttentionModulesTest, CrossAttentionWithMemoriesOfTheirOwnWidths) {
     const std::vector<int> lengths = {7, 2};
     reference::Visibility plain;
     plain.key_lengths = {7, 2};
-    EXPECT_TRUE(agrees(module(x, keys, values, {.key_lengths = lengths}),
-                       reference::multi_head_attention(module, widen(x), widen(keys),
-                                                       widen(values), plain)));
+    EXPECT_TRUE(agrees(
+        module(x, keys, values, {.key_lengths = lengths}),
+        reference::multi_head_attention(module, widen(x), widen(keys), widen(values), plain)));
   }
 }
 
@@ -88,8 +88,8 @@ TYPED_TEST(AttentionModulesTest, WeightsAreThoseOfTheResult) {
   const auto q = reference::split_heads(reference::linear(widen(x), module.query), 4);
   const auto k = reference::split_heads(reference::linear(widen(memory), module.key), 2);
   const auto v = reference::split_heads(reference::linear(widen(memory), module.value), 2);
-  EXPECT_TRUE(agrees(weights,
-                     reference::attention(q, k, v, plain, 1 / std::sqrt(Real(3))).weights));
+  EXPECT_TRUE(
+      agrees(weights, reference::attention(q, k, v, plain, 1 / std::sqrt(Real(3))).weights));
 
   Tensor<T, 3> y(x.shape());
   Tensor<T, 4> asked(weights.shape());
@@ -108,10 +108,10 @@ TEST(MultiHeadAttention, RefusesHeadsThatDoNotFitAndNamesTheNumbers) {
     Index hidden, heads, groups, size;
     const char *first, *second;
   };
-  for (const Bad& bad : {Bad{8, 0, 0, 0, "8", "0"}, Bad{10, 4, 0, 0, "10", "4"},
-                         Bad{8, -1, 0, 0, "8", "-1"}, Bad{0, 1, 0, 0, "0", "1"},
-                         Bad{12, 4, 3, 0, "4", "3"}, Bad{12, 4, 8, 0, "4", "8"},
-                         Bad{12, 4, -2, 0, "4", "-2"}, Bad{12, 4, 0, -3, "-3", ""}}) {
+  for (const Bad& bad :
+       {Bad{8, 0, 0, 0, "8", "0"}, Bad{10, 4, 0, 0, "10", "4"}, Bad{8, -1, 0, 0, "8", "-1"},
+        Bad{0, 1, 0, 0, "0", "1"}, Bad{12, 4, 3, 0, "4", "3"}, Bad{12, 4, 8, 0, "4", "8"},
+        Bad{12, 4, -2, 0, "4", "-2"}, Bad{12, 4, 0, -3, "-3", ""}}) {
     try {
       const ef::MultiHeadAttention<float> module({.hidden_size = bad.hidden,
                                                   .num_attention_heads = bad.heads,
@@ -140,8 +140,7 @@ TYPED_TEST(AttentionModulesTest, AdditiveAttention) {
     Reals<3> scores({2, 4, 7}), expected({2, 4, 11});
     for (Index b = 0; b < 2; ++b) {
       for (Index t = 0; t < 4; ++t) {
-        const int length =
-            lengths[static_cast<std::size_t>(lengths.size() == 2 ? b : 4 * b + t)];
+        const int length = lengths[static_cast<std::size_t>(lengths.size() == 2 ? b : 4 * b + t)];
         for (Index j = 0; j < 7; ++j) {
           for (Index h = 0; h < 13; ++h) {
             scores(b, t, j) += Real(module.score.weight(0, h)) *
@@ -203,8 +202,7 @@ TYPED_TEST(AttentionModulesTest, GatedEncoderLayerInBothOrders) {
 
 // With branches that give zero, a layer is its norms alone.
 TEST(EncoderLayer, PreNormReturnsItsInputAndPostNormNormsTwice) {
-  ef::EncoderLayerConfig config{
-      .hidden_size = 4, .num_attention_heads = 2, .intermediate_size = 5};
+  ef::EncoderLayerConfig config{.hidden_size = 4, .num_attention_heads = 2, .intermediate_size = 5};
   Tensor<double, 3> x({1, 1, 4});
   for (Index i = 0; i < 4; ++i) x(0, 0, i) = static_cast<double>(i + 1);
   config.norm_placement = ef::NormPlacement::pre;
@@ -216,8 +214,8 @@ TEST(EncoderLayer, PreNormReturnsItsInputAndPostNormNormsTwice) {
 }
 
 TEST(EncoderLayer, HandsOverTheAttentionsWeights) {
-  const auto layer = random_module<ef::EncoderLayer<float>>(ef::EncoderLayerConfig{
-      .hidden_size = 12, .num_attention_heads = 4, .intermediate_size = 5});
+  const auto layer = random_module<ef::EncoderLayer<float>>(
+      ef::EncoderLayerConfig{.hidden_size = 12, .num_attention_heads = 4, .intermediate_size = 5});
   const auto x = reference::random_tensor<float, 3>({2, 7, 12}, 5);
   Tensor<float, 3> y(x.shape());
   Tensor<float, 4> weights({2, 4, 7, 7});

@@ -71,18 +71,16 @@ TYPED_TEST(EmbeddingModulesTest, EveryKindOfEmbeddings) {
         EXPECT_TRUE(agrees(module(ids, {.positions = positions}),
                            reference::embeddings(module, ids, {}, positions)));
         if (!typed) continue;
-        EXPECT_TRUE(agrees(module(ids, {.token_types = types}),
-                           reference::embeddings(module, ids, types)));
+        EXPECT_TRUE(
+            agrees(module(ids, {.token_types = types}), reference::embeddings(module, ids, types)));
       }
     }
   }
 }
 
 TEST(Embeddings, RefusesWhatIsOutsideItsTables) {
-  const ef::Embeddings<float> module({.vocab_size = 11,
-                                      .hidden_size = 3,
-                                      .max_position_embeddings = 4,
-                                      .type_vocab_size = 2});
+  const ef::Embeddings<float> module(
+      {.vocab_size = 11, .hidden_size = 3, .max_position_embeddings = 4, .type_vocab_size = 2});
   const Ids ids({1, 3});
   EXPECT_EQ(text_of([&] { module(ids, {.first_position = 1}); }), "nothing thrown");
   const auto expect = [](const std::string& text, const std::string& first,
@@ -140,9 +138,8 @@ TEST(Embedding, InitLeavesThePaddingRowAtZeroAndLookingItUpGivesWhatItHolds) {
   ids(0, 0) = 1;
   EXPECT_EQ(module(ids)(0, 0, 0), 5);
   for (Index bad : {-1, 3}) {
-    EXPECT_THROW(
-        ef::Embedding<float>({.num_embeddings = 3, .embedding_dim = 2, .padding_id = bad}),
-        std::invalid_argument);
+    EXPECT_THROW(ef::Embedding<float>({.num_embeddings = 3, .embedding_dim = 2, .padding_id = bad}),
+                 std::invalid_argument);
   }
 }
 
@@ -152,8 +149,7 @@ TYPED_TEST(EmbeddingModulesTest, Patches) {
        {std::pair<ef::ImageSize, ef::ImageSize>{{7, 11}, {2, 5}}, {12, 3}, {5, 5}, {{3, 4}, 1}}) {
     const auto module = random_module<ef::PatchEmbedding<T>>(ef::PatchEmbeddingConfig{
         .image_size = image, .patch_size = patch, .num_channels = 2, .hidden_size = 13});
-    const auto images =
-        reference::random_tensor<T, 4>({3, 2, image.height, image.width}, 5);
+    const auto images = reference::random_tensor<T, 4>({3, 2, image.height, image.width}, 5);
     EXPECT_TRUE(agrees(module(images), reference::patch_embedding(module, widen(images))));
   }
 }
@@ -161,9 +157,9 @@ TYPED_TEST(EmbeddingModulesTest, Patches) {
 TEST(PatchEmbedding, RefusesSizesThatMakeNoSense) {
   for (const auto& [image, patch] :
        {std::pair<ef::ImageSize, ef::ImageSize>{4, 5}, {4, 0}, {{4, 8}, {2, -2}}, {{8, 4}, 5}}) {
-    EXPECT_THROW(ef::PatchEmbedding<float>(
-                     {.image_size = image, .patch_size = patch, .hidden_size = 3}),
-                 std::invalid_argument)
+    EXPECT_THROW(
+        ef::PatchEmbedding<float>({.image_size = image, .patch_size = patch, .hidden_size = 3}),
+        std::invalid_argument)
         << to_string(image) << " " << to_string(patch);
   }
 }
@@ -174,8 +170,9 @@ TYPED_TEST(EmbeddingModulesTest, PoolerAndLanguageModelHead) {
   const auto pooler = random_module<ef::Pooler<T>>(ef::PoolerConfig{.hidden_size = 13});
   Tensor<T, 2> first({3, 13});
   for (Index b = 0; b < 3; ++b) std::copy_n(&x(b, 0, 0), 13, &first(b, 0));
-  EXPECT_TRUE(agrees(pooler(x), reference::activate(ef::Activation::tanh,
-                                                    reference::linear(widen(first), pooler.dense))));
+  EXPECT_TRUE(agrees(
+      pooler(x),
+      reference::activate(ef::Activation::tanh, reference::linear(widen(first), pooler.dense))));
 
   const auto head = random_module<ef::MaskedLanguageModelHead<T>>(
       ef::MaskedLanguageModelHeadConfig{.hidden_size = 13, .vocab_size = 7});

@@ -36,7 +36,8 @@ TYPED_TEST(LinearModulesTest, Linear) {
   for (bool bias : {false, true}) {
     for (const auto& [in, out] : {std::pair<Index, Index>{1, 1}, {13, 29}, {61, 3}}) {
       const auto module = random_module<ef::Linear<T>>(ef::LinearConfig{in, out, bias});
-      EXPECT_TRUE(agrees(module(this->tokens(in)), reference::linear(widen(this->tokens(in)), module)));
+      EXPECT_TRUE(
+          agrees(module(this->tokens(in)), reference::linear(widen(this->tokens(in)), module)));
     }
   }
 }
@@ -68,7 +69,8 @@ TYPED_TEST(LinearModulesTest, Norms) {
 
 TEST(Norms, StartAsTheIdentityAfterNormalising) {
   const auto x = reference::random_tensor<double, 2>({3, 5}, 1);
-  const ef::RMSNorm<double> plain({.hidden_size = 5}), offset({.hidden_size = 5, .unit_offset = true});
+  const ef::RMSNorm<double> plain({.hidden_size = 5}),
+      offset({.hidden_size = 5, .unit_offset = true});
   EXPECT_TRUE(reference::same_bits(plain(x), offset(x)));
   const ef::LayerNorm<double> layer({.hidden_size = 5});
   EXPECT_EQ(layer.weight(3), 1);
@@ -80,22 +82,24 @@ TYPED_TEST(LinearModulesTest, FeedForwardWithEveryActivation) {
   const Tensor<T, 3> x = this->tokens(13);
   for (ef::Activation activation : ef::all_activations) {
     for (bool bias : {false, true}) {
-      const ef::FeedForwardConfig config{.hidden_size = 13,
-                                         .intermediate_size = 29,
-                                         .activation = activation,
-                                         .bias = bias};
+      const ef::FeedForwardConfig config{
+          .hidden_size = 13, .intermediate_size = 29, .activation = activation, .bias = bias};
       const auto plain = random_module<ef::FeedForward<T>>(config);
-      EXPECT_TRUE(agrees(plain(x), reference::feed_forward(plain, widen(x)))) << to_string(activation);
+      EXPECT_TRUE(agrees(plain(x), reference::feed_forward(plain, widen(x))))
+          << to_string(activation);
       const auto gated = random_module<ef::GatedFeedForward<T>>(config);
-      EXPECT_TRUE(agrees(gated(x), reference::feed_forward(gated, widen(x)))) << to_string(activation);
+      EXPECT_TRUE(agrees(gated(x), reference::feed_forward(gated, widen(x))))
+          << to_string(activation);
     }
   }
 }
 
 // Gate 1 and value 2: the activation is on the gate.
 TEST(GatedFeedForward, ActivatesTheGate) {
-  ef::GatedFeedForward<double> module(
-      {.hidden_size = 1, .intermediate_size = 1, .activation = ef::Activation::silu, .bias = false});
+  ef::GatedFeedForward<double> module({.hidden_size = 1,
+                                       .intermediate_size = 1,
+                                       .activation = ef::Activation::silu,
+                                       .bias = false});
   module.gate.weight(0, 0) = 1;
   module.up.weight(0, 0) = 2;
   module.down.weight(0, 0) = 1;

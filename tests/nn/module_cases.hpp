@@ -228,11 +228,11 @@ inline std::string case_name(const ::testing::TestParamInfo<ModuleCase>& info) {
   return info.param.name;
 }
 
-#define LAWS_HOLD_FOR(Suite, Case)                                                  \
-  INSTANTIATE_TEST_SUITE_P(Suite, ModuleLaws,                                       \
-                           ::testing::Values(module_case<Case, float>("float"),     \
-                                             module_case<Case, double>("double")), \
-                           case_name)
+#define LAWS_HOLD_FOR(Suite, Case)                                                               \
+  INSTANTIATE_TEST_SUITE_P(                                                                      \
+      Suite, ModuleLaws,                                                                         \
+      ::testing::Values(module_case<Case, float>("float"), module_case<Case, double>("double")), \
+      case_name)
 
 // ------------------------------------------------------------------ what cases have in common
 /// "(a, b, c)"

@@ -42,21 +42,21 @@ Output run(const AnyModule& module, const Input& input) {
 
 ::testing::AssertionResult same_bits(const Output& a, const Output& b) {
   if (a.shape != b.shape) {
-    return ::testing::AssertionFailure() << ::testing::PrintToString(a.shape) << " and "
-                                         << ::testing::PrintToString(b.shape);
+    return ::testing::AssertionFailure()
+           << ::testing::PrintToString(a.shape) << " and " << ::testing::PrintToString(b.shape);
   }
   return reference::same_bits(a.values.data(), b.values.data(),
                               static_cast<Index>(a.values.size()));
 }
 
 /// Row b of `a` has the bits of row c of `b`, up to the last token that counts.
-::testing::AssertionResult same_row(const Input& input, const Output& a, Index row,
-                                    const Output& b, Index other_row) {
+::testing::AssertionResult same_row(const Input& input, const Output& a, Index row, const Output& b,
+                                    Index other_row) {
   const Index size_a = static_cast<Index>(a.values.size()) / a.shape[0];
   const Index size_b = static_cast<Index>(b.values.size()) / b.shape[0];
   const Index tokens = a.shape.size() < 3 ? 1 : std::min(a.shape[1], input.valid_tokens(row));
-  return reference::same_bits(a.values.data() + row * size_a,
-                              b.values.data() + other_row * size_b, tokens * a.shape.back());
+  return reference::same_bits(a.values.data() + row * size_a, b.values.data() + other_row * size_b,
+                              tokens * a.shape.back());
 }
 
 }  // namespace

@@ -28,10 +28,10 @@ enum class Overlap {
 /// How a module differs from the usual.
 struct Traits {
   Overlap overlap = Overlap::refused;
-  bool pads = true;             // its input has a sequence that can be padded
-  bool splits_work = true;      // over threads, for the large input
-  bool needs_a_token = false;   // an empty sequence is refused
-  bool takes_y = true;          // false: there is only the call that allocates its result
+  bool pads = true;            // its input has a sequence that can be padded
+  bool splits_work = true;     // over threads, for the large input
+  bool needs_a_token = false;  // an empty sequence is refused
+  bool takes_y = true;         // false: there is only the call that allocates its result
 };
 
 /// Names and shapes, in order: {"weight", "(5, 7)"}.

@@ -21,9 +21,7 @@ struct RowsCase : OnTokens<width> {
 
 template <class T>
 struct LinearCase : RowsCase<T, ef::Linear<T>, 53> {
-  static ef::Linear<T> make() {
-    return ef::Linear<T>({.in_features = 53, .out_features = 29});
-  }
+  static ef::Linear<T> make() { return ef::Linear<T>({.in_features = 53, .out_features = 29}); }
   static Parameters parameters() { return {{"weight", "(29, 53)"}, {"bias", "(29)"}}; }
   static ef::Shape<3> output_shape(const Input& in) { return {in.x.dim(0), in.x.dim(1), 29}; }
 };
@@ -45,9 +43,7 @@ struct LayerNormCase : RowsCase<T, ef::LayerNorm<T>, 53> {
 
 template <class T>
 struct LayerNormWithoutBiasCase : LayerNormCase<T> {
-  static ef::LayerNorm<T> make() {
-    return ef::LayerNorm<T>({.hidden_size = 53, .bias = false});
-  }
+  static ef::LayerNorm<T> make() { return ef::LayerNorm<T>({.hidden_size = 53, .bias = false}); }
   static Parameters parameters() { return {{"weight", "(53)"}}; }
 };
 

@@ -122,8 +122,7 @@ template <class Module>
 Reals<3> multi_head_attention(const Module& module, const Reals<3>& x, const Reals<3>& key_memory,
                               const Reals<3>& value_memory, const Visibility& mask = {}) {
   const auto& c = module.config;
-  const Index groups =
-      c.num_key_value_heads == 0 ? c.num_attention_heads : c.num_key_value_heads;
+  const Index groups = c.num_key_value_heads == 0 ? c.num_attention_heads : c.num_key_value_heads;
   const Reals<4> q = split_heads(linear(x, module.query), c.num_attention_heads);
   const Reals<4> k = split_heads(linear(key_memory, module.key), groups);
   const Reals<4> v = split_heads(linear(value_memory, module.value), groups);

@@ -45,7 +45,8 @@ Reals<3> embeddings(const Module& module, const ef::Tensor<std::int32_t, 2>& ids
       for (Index c = 0; c < y.dim(2); ++c) {
         Real value = module.token.weight(ids(b, t), c);
         if (config.scale_embeddings) value *= std::sqrt(Real(config.hidden_size));
-        if (module.token_type) value += module.token_type->weight(types.empty() ? 0 : types(b, t), c);
+        if (module.token_type)
+          value += module.token_type->weight(types.empty() ? 0 : types(b, t), c);
         if (module.position) value += module.position->weight(position, c);
         if (config.position_embedding == ef::PositionEmbedding::sinusoidal) {
           value += sinusoid(config.sinusoidal_layout, Real(position), c, config.hidden_size);

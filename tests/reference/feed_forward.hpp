@@ -16,8 +16,7 @@ Reals<3> feed_forward(const Module& module, const Reals<3>& x) {
     for (Index i = 0; i < hidden.size(); ++i) hidden.data()[i] *= up.data()[i];
     return linear(hidden, module.down);
   } else {
-    return linear(activate(module.config.activation, linear(x, module.linear_1)),
-                  module.linear_2);
+    return linear(activate(module.config.activation, linear(x, module.linear_1)), module.linear_2);
   }
 }
 

@@ -29,7 +29,10 @@ inline Reals<3> linear(const Reals<3>& x, const Reals<2>& weight, const Reals<1>
 
 /// The same with the parameters of a Linear.
 template <int Rank, class Module>
-  requires requires(const Module& m) { m.weight; m.bias; }
+requires requires(const Module& m) {
+  m.weight;
+  m.bias;
+}
 Reals<Rank> linear(const Reals<Rank>& x, const Module& module) {
   return linear(x, widen(module.weight), widen(module.bias));
 }

@@ -32,8 +32,7 @@ ef::Tensor<T, Rank> random_tensor(const ef::Shape<Rank>& shape, std::uint64_t se
   ef::Tensor<T, Rank> x(shape);
   const ef::Key key(seed);
   for (Index i = 0; i < x.size(); ++i) {
-    x.data()[i] =
-        static_cast<T>(scale * (2 * key.uniform(static_cast<std::uint64_t>(i)) - 1));
+    x.data()[i] = static_cast<T>(scale * (2 * key.uniform(static_cast<std::uint64_t>(i)) - 1));
   }
   return x;
 }
@@ -99,9 +98,9 @@ template <class T, int Rank>
     const Real error = std::abs(static_cast<Real>(actual.data()[i]) - expected.data()[i]);
     if (!(error <= tolerance)) {
       return ::testing::AssertionFailure()
-             << "element " << i << " of " << to_string(actual.shape()) << ": "
-             << actual.data()[i] << " instead of " << expected.data()[i] << ", off by " << error
-             << ", allowed " << tolerance;
+             << "element " << i << " of " << to_string(actual.shape()) << ": " << actual.data()[i]
+             << " instead of " << expected.data()[i] << ", off by " << error << ", allowed "
+             << tolerance;
     }
   }
   return ::testing::AssertionSuccess();

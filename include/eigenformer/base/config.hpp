@@ -66,13 +66,20 @@
 #define EIGENFORMER_UNROLL _Pragma("GCC unroll 32")
 #endif
 
+// GCC and Clang put the tag of a function's result into the function's symbol only if they are told.
+#if defined(__GNUC__)
+#define EIGENFORMER_TAG_RESULTS __attribute__((abi_tag))
+#else
+#define EIGENFORMER_TAG_RESULTS
+#endif
+
 namespace eigenformer {
-inline namespace EIGENFORMER_ABI {
+inline namespace EIGENFORMER_ABI EIGENFORMER_TAG_RESULTS {
 
 /// Signed size and index type, Eigen's own.
 using Index = Eigen::Index;
 
-}  // namespace EIGENFORMER_ABI
+}  // namespace EIGENFORMER_TAG_RESULTS
 }  // namespace eigenformer
 
 #ifndef EIGENFORMER_NO_SHORT_NAMESPACE

@@ -49,7 +49,7 @@ class ByteSource {
   void read(std::uint64_t offset, void* to, std::size_t count) {
     if (count == 0) return;
     if (offset > size_ || count > size_ - offset) {
-      fail_file(name_, "bytes ", offset, " to ", offset + count, " lie behind the end");
+      fail_file(name_, count, " bytes at ", offset, " lie behind the end");
     }
     if (memory_ != nullptr) {
       std::memcpy(to, memory_ + offset, count);

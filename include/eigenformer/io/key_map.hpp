@@ -101,7 +101,7 @@ inline std::optional<std::vector<std::string>> match_key(std::string_view patter
       return found;
     }
     if (pattern.starts_with("{}")) {
-      const std::size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
+      const std::size_t digits = (std::min)(name.find_first_not_of("0123456789"), name.size());
       if (digits == 0) return std::nullopt;
       found.emplace_back(name.substr(0, digits));
       pattern.remove_prefix(2);

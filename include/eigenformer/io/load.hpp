@@ -65,7 +65,7 @@ class ParameterReader {
   void require_equal(const std::string& copy) {
     std::array<T, 2048> block;
     for (Index first = 0; first < size_; first += static_cast<Index>(block.size())) {
-      const Index count = std::min(static_cast<Index>(block.size()), size_ - first);
+      const Index count = (std::min)(static_cast<Index>(block.size()), size_ - first);
       checkpoint_.read_range(copy, first, count, block.data());
       for (Index i = 0; i < count; ++i) {
         const T stored = block[static_cast<std::size_t>(i)], value = to_[first + i];

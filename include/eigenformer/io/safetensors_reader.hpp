@@ -99,8 +99,8 @@ class SafetensorsReader {
   void read_range(std::string_view name, Index first, Index count, T* to) {
     const TensorEntry& tensor = entry(name);
     require(first >= 0 && count >= 0 && first <= tensor.size && count <= tensor.size - first,
-            "SafetensorsReader: elements ", first, " to ", first + count, " of ", name,
-            " are asked for, which has ", tensor.size);
+            "SafetensorsReader: ", count, " elements from ", first, " on are asked for of ", name,
+            ", which has ", tensor.size);
     internal::with_data_type(tensor.type, [&]<class Stored>(std::type_identity<Stored>) {
       if constexpr (!internal::converts<Stored, T>) {
         fail_tensor(name, "dtype ", tensor.type, " does not convert to ", data_type_of<T>());
@@ -172,7 +172,7 @@ class SafetensorsReader {
     std::array<std::byte, 16384> buffer;
     constexpr Index capacity = static_cast<Index>(buffer.size() / sizeof(Stored));
     for (Index done = 0; done < count;) {
-      const Index step = std::min(capacity, count - done);
+      const Index step = (std::min)(capacity, count - done);
       source_.read(offset + static_cast<std::uint64_t>(done) * sizeof(Stored), buffer.data(),
                    static_cast<std::size_t>(step) * sizeof(Stored));
       for (Index i = 0; i < step; ++i, ++done) {
@@ -267,7 +267,7 @@ class SafetensorsReader {
   void read_shape(const std::string& name, const nlohmann::json& shape, TensorEntry& tensor) const {
     if (!shape.is_array()) fail_tensor(name, "shape is not an array");
     bool is_empty = false;
-    std::uint64_t limit = static_cast<std::uint64_t>(std::numeric_limits<Index>::max()) / 8;
+    std::uint64_t limit = static_cast<std::uint64_t>((std::numeric_limits<Index>::max)()) / 8;
     std::uint64_t size = 1;
     for (const nlohmann::json& extent : shape.get_ref<const nlohmann::json::array_t&>()) {
       if (!extent.is_number_unsigned()) fail_tensor(name, "shape holds what is no integer >= 0");

@@ -21,7 +21,6 @@
 #include <concepts>
 #include <cstdint>
 #include <ranges>
-#include <string>
 #include <string_view>
 
 #include "eigenformer/base/tensor.hpp"
@@ -103,11 +102,12 @@ class Broadcast {
   Index key_stride() const { return strides_[3]; }
 
   /// Throws unless every extent is 1 or that of `full`.
-  void require_broadcastable(std::string_view who, const Shape<4>& full) const {
+  void require_broadcastable(std::string_view who, std::string_view field,
+                             const Shape<4>& full) const {
     if (!given_) return;
     for (int axis = 0; axis < 4; ++axis) {
-      require(shape_[axis] == 1 || shape_[axis] == full[axis], who, ": shape must broadcast to ",
-              full, "; got ", shape_);
+      require(shape_[axis] == 1 || shape_[axis] == full[axis], who, ": ", field,
+              ": shape must broadcast to ", full, "; got ", shape_);
     }
   }
 
@@ -150,8 +150,8 @@ void require_valid_mask(std::string_view who, const Mask<T>& mask, const Shape<4
     require(mask.key_allowed.shape() == Shape<2>{batch, keys}, who, ": mask.key_allowed must be ",
             Shape<2>{batch, keys}, "; got ", mask.key_allowed.shape());
   }
-  mask.allowed.require_broadcastable(std::string(who) + ": mask.allowed", scores);
-  mask.bias.require_broadcastable(std::string(who) + ": mask.bias", scores);
+  mask.allowed.require_broadcastable(who, "mask.allowed", scores);
+  mask.bias.require_broadcastable(who, "mask.bias", scores);
 }
 
 /// Keys begin <= j < end; empty if begin >= end.

@@ -73,7 +73,7 @@ void normalize_rows(Tensor<T, 2>& x, T eps = T(1e-12)) {
       const auto v = S::load_partial(a + i, part);
       return S::multiply(v, v);
     });
-    const auto length = S::set(std::max(eps, sqrt(square)));
+    const auto length = S::set((std::max)(eps, sqrt(square)));
     kernels::transform(a, a, n, [&](auto v) { return S::divide(v, length); });
   }
 }

@@ -103,6 +103,8 @@ struct EncoderStack {
     require_shape("EncoderStack: x", x.shape(), {x.dim(0), x.dim(1), config.hidden_size});
     require_shape("EncoderStack: y", y.shape(), x.shape());
     require_disjoint("EncoderStack", y, x);
+    kernels::require_valid_mask("EncoderStack", mask,
+                                {x.dim(0), config.num_attention_heads, x.dim(1), x.dim(1)});
     std::copy(x.begin(), x.end(), y.begin());
     run_encoder_layers(layers, final_norm, mask, y, workspace);
   }

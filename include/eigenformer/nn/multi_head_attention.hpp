@@ -201,8 +201,13 @@ struct MultiHeadAttention {
                   {batch, keys, config.value_input_size()});
     require_shape("MultiHeadAttention: y", y.shape(), x.shape());
     const Shape<4> scores{batch, config.num_attention_heads, queries, keys};
-    if (weights.data() != nullptr)
+    if (weights.data() != nullptr) {
       require_shape("MultiHeadAttention: weights", weights.shape(), scores);
+      require_disjoint("MultiHeadAttention: weights", y, weights);
+      require_disjoint("MultiHeadAttention: weights", x, weights);
+      require_disjoint("MultiHeadAttention: weights", key_memory, weights);
+      require_disjoint("MultiHeadAttention: weights", value_memory, weights);
+    }
     kernels::require_valid_mask("MultiHeadAttention", mask, scores);
     require_disjoint("MultiHeadAttention", y, x);
     require_disjoint("MultiHeadAttention", y, key_memory);
