@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What must not change a bit of attention's result: other queries, padding, chunks, threads, hidden keys; and its memory.
+// What must not change a bit of attention's result: other queries, padding, chunks, threads, hidden
+// keys; and its memory.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -26,7 +26,8 @@ struct AttentionInputs {
         v(random_tensor<T, 4>({s.batch, s.key_value_heads, s.keys, s.value_size}, seed + 2)) {}
 };
 
-/// Which fields of a mask are given, and what shape the broadcast ones have (0: the full extent, 1: one for all).
+/// Which fields of a mask are given, and what shape the broadcast ones have (0: the full extent, 1:
+/// one for all).
 struct MaskKind {
   const char* name;
   bool causal = false;

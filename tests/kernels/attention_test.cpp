@@ -17,8 +17,9 @@ using reference::AttentionSize;
 using reference::Real;
 using reference::widen;
 
-/// How far the probabilities may be off, relative to themselves. A score's error is at most D + 3 roundings of sum |q k| scale,
-/// here <= 4 D scale; it and that of the exponential's argument come in twice, through the weight and through the sum.
+/// How far the probabilities may be off, relative to themselves. A score's error is at most D + 3
+/// roundings of sum |q k| scale, here <= 4 D scale; it and that of the exponential's argument come
+/// in twice, through the weight and through the sum.
 template <class T>
 Real relative_error(const AttentionSize& s, Real scale, bool biased) {
   const Real epsilon = std::numeric_limits<T>::epsilon();

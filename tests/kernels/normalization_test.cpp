@@ -87,7 +87,8 @@ TYPED_TEST(NormTest, LayerNormOfEveryWidth) {
 
 TYPED_TEST(NormTest, LayerNormOfALargeMeanAndASmallSpread) {
   using T = TypeParam;
-  // Spread 1e-3 around 1e4: in float the inputs are whole multiples of 2^-10, and every digit counts.
+  // Spread 1e-3 around 1e4: in float the inputs are whole multiples of 2^-10, and every digit
+  // counts.
   for (Index width : {2, 3, 7, 64, 769}) {
     Tensor<T, 2> x = reference::random_tensor<T, 2>({5, width}, 4, 4e-3);
     for (T& value : x) value += T(1e4);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// What the cases of several models share: a small encoder, the names and shapes of its parameters, the call from ids on.
+// What the cases of several models share: a small encoder, the names and shapes of its parameters,
+// the call from ids on.
 
 #include "eigenformer/models/transformer_encoder.hpp"
 #include "tests/nn/module_cases.hpp"

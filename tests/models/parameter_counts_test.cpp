@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The published models have exactly as many parameters as their files. ShapeOnly: nothing is allocated.
+// The published models have exactly as many parameters as their files. ShapeOnly: nothing is
+// allocated.
 #include <gtest/gtest.h>
 
 #include "eigenformer/models/masked_language_model.hpp"

@@ -10,8 +10,9 @@
 
 namespace reference {
 
-/// Agreement within `roundings` epsilons of the largest number: what a chain of that many operations on numbers of that size
-/// may lose. 300 for one module, in which sums have up to 61 terms and numbers pass 3 or 4 of them.
+/// Agreement within `roundings` epsilons of the largest number: what a chain of that many
+/// operations on numbers of that size may lose. 300 for one module, in which sums have up to 61
+/// terms and numbers pass 3 or 4 of them.
 template <class T, int Rank>
 ::testing::AssertionResult agrees(const ef::Tensor<T, Rank>& actual, const Reals<Rank>& expected,
                                   Real roundings = 300) {

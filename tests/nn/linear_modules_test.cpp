@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Linear maps, norms and feed-forward networks against plain loops, and what their constructors refuse.
+// Linear maps, norms and feed-forward networks against plain loops, and what their constructors
+// refuse.
 #include <gtest/gtest.h>
 
 #include "eigenformer/nn/feed_forward.hpp"

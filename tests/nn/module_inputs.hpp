@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Inputs of modules for ModuleLaws, in double, and what the laws do to them: take one batch row, pad, spoil a row.
+// Inputs of modules for ModuleLaws, in double, and what the laws do to them: take one batch row,
+// pad, spoil a row.
 
 #include <algorithm>
 #include <cstdint>

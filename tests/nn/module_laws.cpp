@@ -16,8 +16,8 @@
 namespace laws {
 namespace {
 
-/// Runs tasks on the calling thread, from another lane on in each call, so that the order of tasks and the lane that does
-/// most of the work change. Deterministic.
+/// Runs tasks on the calling thread, from another lane on in each call, so that the order of tasks
+/// and the lane that does most of the work change. Deterministic.
 struct RotatingExecutor {
   Index lanes;
   Index calls = 0;

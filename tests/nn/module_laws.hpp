@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// ModuleLaws: what holds for every module, in float and in double. The laws are in module_laws.cpp and compiled once; they
-// see a module through AnyModule, which module_cases.hpp makes from a few lines for each module.
+// ModuleLaws: what holds for every module, in float and in double. The laws are in module_laws.cpp
+// and compiled once; they see a module through AnyModule, which module_cases.hpp makes from a few
+// lines for each module.
 
 #include <gtest/gtest.h>
 
@@ -49,7 +50,8 @@ struct Wrong {
   std::vector<std::string> texts;
 };
 
-/// One call with inputs and result in the module's own number type; `run` allocates nothing by itself.
+/// One call with inputs and result in the module's own number type; `run` allocates nothing by
+/// itself.
 class AnyCall {
  public:
   virtual ~AnyCall() = default;

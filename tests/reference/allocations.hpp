@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// How often the program has called operator new. A program that uses it includes counting_new.hpp in exactly one of its files.
+// How often the program has called operator new. A program that uses it includes counting_new.hpp
+// in exactly one of its files.
 
 namespace reference {
 

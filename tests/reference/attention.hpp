@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Attention in plain loops, with every kind of mask and grouped heads, and multi-head attention around it.
+// Attention in plain loops, with every kind of mask and grouped heads, and multi-head attention
+// around it.
 
 #include <cmath>
 #include <vector>

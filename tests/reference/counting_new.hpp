@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Replaces operator new and operator delete of the whole program by ones that count: see allocations.hpp.
+// Replaces operator new and operator delete of the whole program by ones that count: see
+// allocations.hpp.
 
 #include <atomic>
 #include <cstdlib>

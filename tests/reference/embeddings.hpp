@@ -31,7 +31,8 @@ inline Real sinusoid(ef::SinusoidalLayout layout, Real p, Index c, Index width) 
   return c < sines ? std::sin(wave(c, steps)) : std::cos(wave(c - sines, steps));
 }
 
-/// ids, types, positions: (B, T); empty types are type 0, empty positions count from first_position + position_offset.
+/// ids, types, positions: (B, T); empty types are type 0, empty positions count from first_position
+/// + position_offset.
 template <class Module>
 Reals<3> embeddings(const Module& module, const ef::Tensor<std::int32_t, 2>& ids,
                     const ef::Tensor<std::int32_t, 2>& types = {},

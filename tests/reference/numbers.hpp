@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Numbers for tests: random tensors, wider copies of tensors, comparison by bits and in units of the last place.
+// Numbers for tests: random tensors, wider copies of tensors, comparison by bits and in units of
+// the last place.
 
 #include <gtest/gtest.h>
 
@@ -37,7 +38,8 @@ ef::Tensor<T, Rank> random_tensor(const ef::Shape<Rank>& shape, std::uint64_t se
   return x;
 }
 
-/// Draws every parameter of a module, biases and norms too, from [-scale, scale) around what it holds.
+/// Draws every parameter of a module, biases and norms too, from [-scale, scale) around what it
+/// holds.
 template <class M>
 void randomize(M& module, std::uint64_t seed, double scale = 0.5) {
   for_each_parameter(module, [&](const auto&, auto& parameter) {
@@ -106,7 +108,8 @@ template <class T, int Rank>
   return ::testing::AssertionSuccess();
 }
 
-/// |actual - exact| in units of the last place of T at `exact`; those of the smallest normal number below it.
+/// |actual - exact| in units of the last place of T at `exact`; those of the smallest normal number
+/// below it.
 template <class T>
 Real units_in_last_place(T actual, Real exact) {
   const Real magnitude =
