@@ -66,7 +66,8 @@
 #define EIGENFORMER_UNROLL _Pragma("GCC unroll 32")
 #endif
 
-// GCC and Clang put the tag of a function's result into the function's symbol only if they are told.
+// GCC and Clang put the tag of a function's result into the function's symbol only if they are
+// told.
 #if defined(__GNUC__)
 #define EIGENFORMER_TAG_RESULTS __attribute__((abi_tag))
 #else

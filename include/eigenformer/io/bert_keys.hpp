@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Names of BERT's parameters in Hugging Face's checkpoints, and of every model with the same ones: MiniLM, BGE, E5.
+// Names of BERT's parameters in Hugging Face's checkpoints, and of every model with the same ones:
+// MiniLM, BGE, E5.
 //
-// BERT is post-norm: attention.output.LayerNorm comes after attention's residual and is the attention_norm, output.LayerNorm the
-// feed_forward_norm. Files of 2018 call a norm's parameters gamma and beta. Whole models and those with a head have the prefix "bert.",
-// encoders saved by themselves don't.
+// BERT is post-norm: attention.output.LayerNorm comes after attention's residual and is the
+// attention_norm, output.LayerNorm the feed_forward_norm. Files of 2018 call a norm's parameters
+// gamma and beta. Whole models and those with a head have the prefix "bert.", encoders saved by
+// themselves don't.
 
 #include "eigenformer/io/key_map.hpp"
 
@@ -35,7 +37,8 @@ inline KeyMap bert_keys() {
 
 namespace internal {
 
-/// For a module with a TransformerEncoder in its field `encoder`, and other heads than the encoder alone.
+/// For a module with a TransformerEncoder in its field `encoder`, and other heads than the encoder
+/// alone.
 inline KeyMap bert_keys_with_head(const std::vector<KeyRow>& rows,
                                   const std::vector<std::string>& ignored) {
   KeyMap map = nested(bert_keys(), "", "encoder.");
@@ -53,8 +56,9 @@ inline KeyMap bert_sequence_classifier_keys() {
       {"pooler.*"});
 }
 
-/// For MaskedLanguageModel, whose output projection is the token table. The file may hold it again as cls.predictions.decoder, which must
-/// then be equal; `decoder_required` if its config.json says that the two aren't tied.
+/// For MaskedLanguageModel, whose output projection is the token table. The file may hold it again
+/// as cls.predictions.decoder, which must then be equal; `decoder_required` if its config.json says
+/// that the two aren't tied.
 inline KeyMap bert_masked_language_model_keys(bool decoder_required = false) {
   KeyMap map = internal::bert_keys_with_head(
       {{.stored = "cls.predictions.transform.dense.*",

@@ -30,7 +30,8 @@ inline KeyMap d2l_encoder_layer_keys() {
                    {"addnorm2.ln.*", "feed_forward_norm.*"}});
 }
 
-/// For TransformerEncoder as d2l's: scaled embeddings, sinusoidal positions, no norm of the embeddings.
+/// For TransformerEncoder as d2l's: scaled embeddings, sinusoidal positions, no norm of the
+/// embeddings.
 inline KeyMap d2l_encoder_keys() {
   return extended(nested(d2l_encoder_layer_keys(), "blks.block{}.", "layers.{}."),
                   {{"embedding.*", "embeddings.token.*"}});

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Random access to the bytes of a file, or of memory that the program already has (an embedded checkpoint). Only what is asked for is
-// read.
+// Random access to the bytes of a file, or of memory that the program already has (an embedded
+// checkpoint). Only what is asked for is read.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// The tensors of a model, wherever they are: one safetensors file, a directory as Hugging Face's save_pretrained leaves it, several
-// files joined by an index, or memory.
+// The tensors of a model, wherever they are: one safetensors file, a directory as Hugging Face's
+// save_pretrained leaves it, several files joined by an index, or memory.
 //
-//   ef::Checkpoint("model.safetensors")   ef::Checkpoint("bert-base-uncased")   ef::Checkpoint(ef::SafetensorsReader(bytes, "embedded"))
+//   ef::Checkpoint("model.safetensors")
+//   ef::Checkpoint("bert-base-uncased")
+//   ef::Checkpoint(ef::SafetensorsReader(bytes, "embedded"))
 //
-// A directory holds model.safetensors, or model.safetensors.index.json: {"weight_map": {"tensor": "file", ...}}.
+// A directory holds model.safetensors, or model.safetensors.index.json: {"weight_map": {"tensor":
+// "file", ...}}.
 
 #include "eigenformer/io/safetensors_reader.hpp"
 

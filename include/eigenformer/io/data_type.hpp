@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Types of stored elements, by the names of safetensors, and their conversion to the element type that
-// a program asks for:
+// Types of stored elements, by the names of safetensors, and their conversion to the element type
+// that a program asks for:
 //
 //   F16 BF16 F32 F64                   to float, double
 //   I8 I16 I32 I64 U8 U16 U32 U64      to any integer type that holds the value
 //   BOOL                               to bool
 //
-// Nothing else converts: an integer tensor in the place of a float one is a wrong file. Bytes are little-endian
-// in files and assembled so that this is right on any machine.
+// Nothing else converts: an integer tensor in the place of a float one is a wrong file. Bytes are
+// little-endian in files and assembled so that this is right on any machine.
 
 #include <bit>
 #include <cmath>
@@ -154,8 +154,8 @@ inline constexpr bool converts =
     : std::is_floating_point_v<T> ? is_stored_float<Stored>
                                   : std::is_integral_v<Stored> && !std::is_same_v<Stored, bool>;
 
-/// The element at `from` as a T, or nothing if T can't hold it: an integer out of range, a finite number
-/// too large for float, a BOOL that is neither 0 nor 1.
+/// The element at `from` as a T, or nothing if T can't hold it: an integer out of range, a finite
+/// number too large for float, a BOOL that is neither 0 nor 1.
 template <class Stored, class T>
 bool convert_element(const std::byte* from, T& to) {
   const auto bits = load_little_endian<UnsignedOf<sizeof(Stored)>>(from);

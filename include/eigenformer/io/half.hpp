@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// The two 16-bit number formats of checkpoints, widened to float exactly: subnormals, infinities and
-// NaN included.
+// The two 16-bit number formats of checkpoints, widened to float exactly: subnormals, infinities
+// and NaN included.
 //
 //   Float16    1 sign, 5 exponent, 10 fraction bits (IEEE 754 binary16)
 //   BFloat16   1 sign, 8 exponent, 7 fraction bits: the upper half of a float

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// All of io/: safetensors, config.json, loading and saving of modules, key maps. Needs nlohmann_json.
+// All of io/: safetensors, config.json, loading and saving of modules, key maps. Needs
+// nlohmann_json.
 
 #include "eigenformer/io/bert_keys.hpp"
 #include "eigenformer/io/book_keys.hpp"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// JSON, read strictly: a key that occurs twice in an object, nesting deeper than `json_depth_limit` and anything behind
-// the value are errors. Reading stops at the first error.
+// JSON, read strictly: a key that occurs twice in an object, nesting deeper than `json_depth_limit`
+// and anything behind the value are errors. Reading stops at the first error.
 
 #include <cstddef>
 #include <nlohmann/json.hpp>
@@ -96,7 +96,8 @@ class StrictJsonBuilder {
 
 }  // namespace internal
 
-/// The value that `text` spells. Throws std::runtime_error that names `file` and says what is wrong.
+/// The value that `text` spells. Throws std::runtime_error that names `file` and says what is
+/// wrong.
 inline nlohmann::json parse_json(std::string_view text, std::string_view file) {
   internal::StrictJsonBuilder builder;
   // The parser takes a zero byte for the end of the text.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Finds the stored tensors of a module's parameters by a key map, and everything that is wrong with them, before anything is read.
+// Finds the stored tensors of a module's parameters by a key map, and everything that is wrong with
+// them, before anything is read.
 
 #include <set>
 
@@ -57,8 +58,8 @@ class KeyLookup {
   const LoadReport& report() const { return report_; }
   const ParameterSource& source_of(const std::string& own) const { return sources_.at(own); }
 
-  /// Throws std::runtime_error with everything that is wrong at once: tensors of a wrong shape or type always, missing and unexpected ones
-  /// if `strict`.
+  /// Throws std::runtime_error with everything that is wrong at once: tensors of a wrong shape or
+  /// type always, missing and unexpected ones if `strict`.
   void require_fit(bool strict) const {
     std::string text;
     if (strict) {

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Key maps: under which names, and in which layout, another library stores the parameters of a module. A map is a table; a new family
-// of checkpoints is new rows.
+// Key maps: under which names, and in which layout, another library stores the parameters of a
+// module. A map is a table; a new family of checkpoints is new rows.
 //
 //   {.stored = "encoder.layer.{}.attention.self.query.*", .own = "layers.{}.attention.query.*"}
 //
-// In a pattern `{}` stands for a number and a final `*` for the rest of the name, the same on both sides. In `stored`, `#` counts tensors
-// that together make one parameter: "heads.#.query.*" joins heads.0, heads.1, ... along their first axis. The layout is what the row says,
-// never guessed from a shape. Of several rows for one parameter the first counts whose tensors are there.
+// In a pattern `{}` stands for a number and a final `*` for the rest of the name, the same on both
+// sides. In `stored`, `#` counts tensors that together make one parameter: "heads.#.query.*" joins
+// heads.0, heads.1, ... along their first axis. The layout is what the row says, never guessed from
+// a shape. Of several rows for one parameter the first counts whose tensors are there.
 
 #include <algorithm>
 #include <optional>
@@ -34,7 +35,8 @@ struct KeyRow {
   std::string own;
   /// A matrix stored as (in, out).
   bool transpose = false;
-  /// The parameter is part `part` of `parts` equal ones along its first axis: the query of a fused query-key-value matrix is part 0 of 3.
+  /// The parameter is part `part` of `parts` equal ones along its first axis: the query of a fused
+  /// query-key-value matrix is part 0 of 3.
   Index part = 0;
   Index parts = 1;
   StoredShape shape = StoredShape::exact;
@@ -50,8 +52,8 @@ struct KeyAlias {
   std::string alias;  // "LayerNorm.gamma"
 };
 
-/// A second copy of a parameter, as of an output projection that is tied to the embeddings. It may be missing; alone it stands for the
-/// parameter; if both are stored they must be equal.
+/// A second copy of a parameter, as of an output projection that is tied to the embeddings. It may
+/// be missing; alone it stands for the parameter; if both are stored they must be equal.
 struct TiedCopy {
   std::string stored;  // without prefix
   std::string own;
@@ -65,8 +67,8 @@ struct KeyMap {
   std::vector<KeyRow> rows = {};
   std::vector<KeyAlias> aliases = {};
   std::vector<TiedCopy> tied = {};
-  /// Patterns of stored names, with or without prefix, which may be there without belonging to a parameter of the module: buffers, heads
-  /// that the module doesn't have.
+  /// Patterns of stored names, with or without prefix, which may be there without belonging to a
+  /// parameter of the module: buffers, heads that the module doesn't have.
   std::vector<std::string> ignored = {};
 };
 

@@ -7,8 +7,8 @@
 //   ef::load(layer, "layer.safetensors");                        // by the library's own names
 //   ef::load(encoder, "bert-base-uncased", ef::bert_keys());     // by the names of a key map
 //
-// Loading is strict: every parameter must be stored, every tensor must be wanted, shapes must agree, and one error lists all that
-// don't. After an error the module is as it was.
+// Loading is strict: every parameter must be stored, every tensor must be wanted, shapes must
+// agree, and one error lists all that don't. After an error the module is as it was.
 
 #include "eigenformer/io/key_lookup.hpp"
 #include "eigenformer/io/safetensors_writer.hpp"
@@ -17,9 +17,11 @@ namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 
 struct LoadOptions {
-  /// Otherwise missing parameters keep their values and unexpected tensors are left out; the report names them. Shapes must agree anyway.
+  /// Otherwise missing parameters keep their values and unexpected tensors are left out; the report
+  /// names them. Shapes must agree anyway.
   bool strict = true;
-  /// Reads straight into the module instead of a copy: half the memory, but an error in the numbers leaves it half read.
+  /// Reads straight into the module instead of a copy: half the memory, but an error in the numbers
+  /// leaves it half read.
   bool in_place = false;
 };
 
@@ -134,7 +136,8 @@ LoadReport load(M& module, const std::filesystem::path& path, const KeyMap& map 
   return load(module, Checkpoint(path), map, options);
 }
 
-/// Throws what `load` would throw for a checkpoint that doesn't fit. Only shapes are needed: the module's format may be ShapeOnly.
+/// Throws what `load` would throw for a checkpoint that doesn't fit. Only shapes are needed: the
+/// module's format may be ShapeOnly.
 template <Module M>
 void require_fit(const M& module, const Checkpoint& checkpoint, const KeyMap& map = {}) {
   internal::KeyLookup(module, checkpoint, map).require_fit(true);

@@ -8,13 +8,15 @@
 //                "__metadata__": {"key": "text"}}, padded with spaces
 //   the rest     the tensors, row-major, little-endian; offsets count from here
 //
-// Everything is checked on opening, before anything of a declared size is allocated: the offsets of the tensors must cover the data
-// without overlap or gap and agree with their shapes. Elements are read when asked for, straight into their destination.
+// Everything is checked on opening, before anything of a declared size is allocated: the offsets of
+// the tensors must cover the data without overlap or gap and agree with their shapes. Elements are
+// read when asked for, straight into their destination.
 //
 //   ef::SafetensorsReader file("model.safetensors");
 //   ef::Tensor<float, 2> x = file.read<float, 2>("encoder.weight");
 //
-// Every error is a std::runtime_error with path and tensor. The format: github.com/huggingface/safetensors.
+// Every error is a std::runtime_error with path and tensor. The format:
+// github.com/huggingface/safetensors.
 
 #include <algorithm>
 #include <array>
@@ -67,7 +69,8 @@ class SafetensorsReader {
     open(options);
   }
 
-  /// A file that is in memory, which must stay there for as long as the reader is used. `name` is for error texts.
+  /// A file that is in memory, which must stay there for as long as the reader is used. `name` is
+  /// for error texts.
   SafetensorsReader(std::span<const std::byte> bytes, std::string name,
                     const SafetensorsOptions& options = {})
       : source_(bytes, std::move(name)) {
@@ -263,7 +266,8 @@ class SafetensorsReader {
     return tensor;
   }
 
-  /// Shape and size. The extents that aren't 0 must have a product that can be addressed in any element type.
+  /// Shape and size. The extents that aren't 0 must have a product that can be addressed in any
+  /// element type.
   void read_shape(const std::string& name, const nlohmann::json& shape, TensorEntry& tensor) const {
     if (!shape.is_array()) fail_tensor(name, "shape is not an array");
     bool is_empty = false;

@@ -5,8 +5,9 @@
 //
 //   ef::write_safetensors("x.safetensors", {{"x", x}, {"lengths", lengths}}, {{"made_by", "me"}});
 //
-// The same tensors give the same bytes: wide elements first, so that each tensor is aligned to its element, then by name. The file is
-// written beside its destination and renamed at the end, so a failure leaves the old one as it was.
+// The same tensors give the same bytes: wide elements first, so that each tensor is aligned to its
+// element, then by name. The file is written beside its destination and renamed at the end, so a
+// failure leaves the old one as it was.
 
 #include <algorithm>
 #include <cstdio>
@@ -133,7 +134,8 @@ inline std::string safetensors_header(const std::vector<const NamedTensor*>& ten
 
 }  // namespace internal
 
-/// Throws std::runtime_error if the file can't be written, std::invalid_argument for names that are reserved, doubled or no UTF-8.
+/// Throws std::runtime_error if the file can't be written, std::invalid_argument for names that are
+/// reserved, doubled or no UTF-8.
 inline void write_safetensors(const std::filesystem::path& path,
                               const std::vector<NamedTensor>& tensors,
                               const Metadata& metadata = {}) {

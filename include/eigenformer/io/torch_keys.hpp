@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Names of the parameters of PyTorch's nn.MultiheadAttention, nn.TransformerEncoderLayer and nn.TransformerEncoder.
+// Names of the parameters of PyTorch's nn.MultiheadAttention, nn.TransformerEncoderLayer and
+// nn.TransformerEncoder.
 //
-// Query, key and value are stored as one matrix (3 C, C) and one vector (3 C), in this order. norm1 stands in the branch of the attention
-// and norm2 in that of the feed-forward, whatever `norm_first` is.
+// Query, key and value are stored as one matrix (3 C, C) and one vector (3 C), in this order. norm1
+// stands in the branch of the attention and norm2 in that of the feed-forward, whatever
+// `norm_first` is.
 
 #include "eigenformer/io/key_map.hpp"
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 
-/// For MultiHeadAttention; also if keys and values have another width than queries (kdim, vdim), when the three weights are separate.
+/// For MultiHeadAttention; also if keys and values have another width than queries (kdim, vdim),
+/// when the three weights are separate.
 inline KeyMap torch_attention_keys() {
   return {.rows = {{.stored = "in_proj_weight", .own = "query.weight", .part = 0, .parts = 3},
                    {.stored = "in_proj_weight", .own = "key.weight", .part = 1, .parts = 3},

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Names of the vision transformer's parameters in Hugging Face's checkpoints, for VisionTransformer.
+// Names of the vision transformer's parameters in Hugging Face's checkpoints, for
+// VisionTransformer.
 //
-// The model is pre-norm: layernorm_before is the attention_norm, layernorm_after (after the attention, before the feed-forward) the
-// feed_forward_norm. The patch projection is stored as a convolution, (C, channels, height, width).
+// The model is pre-norm: layernorm_before is the attention_norm, layernorm_after (after the
+// attention, before the feed-forward) the feed_forward_norm. The patch projection is stored as a
+// convolution, (C, channels, height, width).
 
 #include "eigenformer/io/key_map.hpp"
 

@@ -84,7 +84,8 @@ class Broadcast {
   template <int Rank>
   Broadcast(TensorView<T, Rank> view) : Broadcast(TensorView<const T, Rank>(view)) {}
 
-  /// Catches the classic mistake of a boolean mask in the place of an additive one, and the reverse.
+  /// Catches the classic mistake of a boolean mask in the place of an additive one, and the
+  /// reverse.
   template <class Other, int Rank>
   requires(!std::is_same_v<Other, T>) Broadcast(const Tensor<Other, Rank>&) {
     static_assert(std::is_same_v<Other, T>,

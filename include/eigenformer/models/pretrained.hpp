@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Whole models from directories as Hugging Face's save_pretrained leaves them: config.json and model.safetensors.
+// Whole models from directories as Hugging Face's save_pretrained leaves them: config.json and
+// model.safetensors.
 //
 //   auto encoder = ef::load_encoder<float>("all-MiniLM-L6-v2");
 //   auto classifier = ef::load_sequence_classifier<float>(directory);
 //   auto labels = ef::ConfigFile(directory / "config.json").labels("id2label");
 //
-// Model types so far: bert, vit. Every error is a std::runtime_error with path and key or tensor; what a model here can't do (another kind
-// of positions, an unknown activation) is one too. Nothing of a size that a file declares is allocated before the tensors were found to
-// have it. Not part of eigenformer.hpp: needs nlohmann_json.
+// Model types so far: bert, vit. Every error is a std::runtime_error with path and key or tensor;
+// what a model here can't do (another kind of positions, an unknown activation) is one too. Nothing
+// of a size that a file declares is allocated before the tensors were found to have it. Not part of
+// eigenformer.hpp: needs nlohmann_json.
 
 #include "eigenformer/io/bert_keys.hpp"
 #include "eigenformer/io/config_file.hpp"
@@ -29,7 +31,8 @@ struct PretrainedFiles {
   explicit PretrainedFiles(const std::filesystem::path& directory)
       : config(directory / "config.json"), checkpoint(directory) {}
 
-  /// Files in memory; the bytes must stay there until the model is loaded. `name` is for error texts.
+  /// Files in memory; the bytes must stay there until the model is loaded. `name` is for error
+  /// texts.
   PretrainedFiles(std::string_view config_text, std::span<const std::byte> safetensors,
                   const std::string& name)
       : config(config_text, name + "/config.json"),
