@@ -54,10 +54,15 @@ class LanguageIdentifier {
                            as_text(embedded::language_id_vocabulary())) {}
 
   explicit LanguageIdentifier(const std::filesystem::path& directory)
-      : LanguageIdentifier(ef::PretrainedFiles(directory), read_file(directory / "vocab.txt")) {}
+      : LanguageIdentifier(ef::PretrainedFiles(directory), directory) {}
 
   void print(const std::string& text, std::size_t top) {
     const std::vector<std::int32_t> ids = tokenizer_.encode(text);
+    std::printf("%s\n", text.c_str());
+    if (ids.size() <= 2) {  // the start and one space
+      std::printf("  no letters to go by\n");
+      return;
+    }
     const auto length = static_cast<ef::Index>(ids.size());
     const ef::TensorView<const std::int32_t, 2> row(ids.data(), {1, length});
     ef::Tensor<float, 2> logits({1, static_cast<ef::Index>(codes_.size())});
@@ -70,7 +75,6 @@ class LanguageIdentifier {
     std::ranges::stable_sort(order, std::greater<>(), probability);
     order.resize(std::min(top, order.size()));
 
-    std::printf("%s\n", text.c_str());
     for (std::size_t i : order) {
       std::printf("  %5.1f %%  %s  %s\n", 100.0 * static_cast<double>(probability(i)),
                   codes_[i].c_str(), names_[i].c_str());
@@ -78,6 +82,10 @@ class LanguageIdentifier {
   }
 
  private:
+  LanguageIdentifier(ef::PretrainedFiles&& files, const std::filesystem::path& directory)
+      : LanguageIdentifier(std::move(files), std::string_view(read_file(directory / "vocab.txt"))) {
+  }
+
   LanguageIdentifier(ef::PretrainedFiles&& files, std::string_view vocabulary)
       : model_(ef::load_sequence_classifier<float>(files)),
         tokenizer_(vocabulary,
@@ -123,6 +131,7 @@ int run(int argument_count, char** arguments) {
   if (optind == argument_count) {
     for (std::string line; std::getline(std::cin, line);) identifier.print(line, top);
   }
+  if (std::fflush(stdout) != 0) throw std::runtime_error("cannot write to standard output");
   return 0;
 }
 

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <set>
+#include <chrono>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -59,6 +59,22 @@ TEST(ThreadPool, UsesItsThreads) {
     while (arrived.load() < 3) std::this_thread::yield();
   });
   EXPECT_EQ(arrived.load(), 3);
+}
+
+TEST(ThreadPool, WaitsForTheSlowest) {
+  ef::ThreadPool pool(3);
+  const auto self = std::this_thread::get_id();
+  std::atomic<int> arrived{0}, done{0};
+  pool.parallel_for(3, [&](Index) {
+    ++arrived;
+    while (arrived.load() < 3) std::this_thread::yield();
+    // The caller has nothing left to do long before the others.
+    if (std::this_thread::get_id() != self) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    ++done;
+  });
+  EXPECT_EQ(done.load(), 3);
 }
 
 TEST(ThreadPool, RefusesLessThanOneThread) {

@@ -97,6 +97,30 @@ TEST(Arena, OverflowKeepsWhatIsInTheMainBlock) {
   for (int i = 0; i < 64; ++i) ASSERT_EQ(inside[i], 7);
 }
 
+TEST(Arena, GivesOverflowBlocksBackAsSoonAsTheyAreReleased) {
+  ef::Arena arena;
+  arena.reserve(64);
+  arena.allocate(64);
+  arena.allocate(1);  // the list of blocks is made
+  arena.release(64);
+  const long before = reference::live_allocations();
+  const std::size_t mark = arena.mark();
+  arena.allocate(1000);
+  EXPECT_EQ(reference::live_allocations(), before + 1);
+  arena.release(mark);
+  EXPECT_EQ(reference::live_allocations(), before);
+}
+
+TEST(Arena, GivesEverythingBackAtItsEnd) {
+  const long before = reference::live_allocations();
+  {
+    ef::Arena arena;
+    arena.allocate(100);
+    arena.allocate(1000);
+  }
+  EXPECT_EQ(reference::live_allocations(), before);
+}
+
 TEST(Arena, MovesKeepTheMemory) {
   ef::Arena arena;
   arena.reserve(256);
@@ -176,6 +200,19 @@ TEST(Workspace, TakesAnyExecutor) {
 TEST(Workspace, RefusesAnExecutorWithoutThreads) {
   Backwards executor{0};
   EXPECT_THROW(ef::Workspace{executor}, std::invalid_argument);
+}
+
+/// Says that it is done without having begun.
+struct Idle {
+  Index concurrency() const { return 3; }
+  template <class F>
+  void parallel_for(Index, F&&) {}
+};
+
+TEST(Workspace, NoticesAnExecutorThatLeavesTasksOut) {
+  Idle executor;
+  ef::Workspace workspace(executor);
+  EXPECT_THROW(workspace.parallel_for(20, [](Index, ef::Arena&) {}), std::invalid_argument);
 }
 
 TEST(Workspace, TasksAtTheSameTimeHaveDifferentArenas) {

@@ -36,7 +36,7 @@ void run_embeddings(golden::Case& test) {
   if (test.has("table_rows")) {
     along.positions = table_rows(test, ids.shape());
     const auto padding_id = static_cast<std::int32_t>(embeddings.config.padding_id.value());
-    EXPECT_TRUE(ef::positions_after_padding(ids, padding_id) == along.positions);
+    EXPECT_TRUE(ef::positions_after_padding(ids, padding_id) == *along.positions);
   }
   test.expect("y", embeddings(ids, along.inputs()));
 }

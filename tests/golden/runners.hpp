@@ -48,7 +48,7 @@ void run_multi_head_attention(Case& test) {
 
 /// What goes along with token ids, and its storage.
 struct Along {
-  Tensor<std::int32_t, 2> token_types, positions;
+  std::optional<Tensor<std::int32_t, 2>> token_types, positions;
   Index first_position = 0;
 
   explicit Along(Case& test) {

@@ -32,7 +32,6 @@ struct Traits {
   bool pads = true;            // its input has a sequence that can be padded
   bool splits_work = true;     // over threads, for the large input
   bool needs_a_token = false;  // an empty sequence is refused
-  bool takes_y = true;         // false: there is only the call that allocates its result
 };
 
 /// Names and shapes, in order: {"weight", "(5, 7)"}.

@@ -8,4 +8,7 @@ namespace reference {
 
 long allocations();
 
+/// Those that have not been given back by operator delete.
+long live_allocations();
+
 }  // namespace reference

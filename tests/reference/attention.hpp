@@ -27,7 +27,7 @@ struct Visibility {
     if (causal && j > position) return false;
     if (window > 0 && j <= position - window) return false;
     if (!key_lengths.empty() && j >= key_lengths[static_cast<std::size_t>(b)]) return false;
-    if (!key_allowed.empty() && !key_allowed(b, j)) return false;
+    if (key_allowed.size() > 0 && !key_allowed(b, j)) return false;
     if (!allowed.empty() && !allowed(b, h, t, j)) return false;
     if (!bias.empty() && bias(b, h, t, j) == -std::numeric_limits<Real>::infinity()) return false;
     return true;

@@ -13,8 +13,10 @@
 namespace reference {
 
 inline std::atomic<long> counted_allocations{0};
+inline std::atomic<long> counted_deletions{0};
 
 long allocations() { return counted_allocations.load(); }
+long live_allocations() { return counted_allocations.load() - counted_deletions.load(); }
 
 inline void* counted_new(std::size_t bytes, std::size_t alignment) {
   counted_allocations.fetch_add(1);
@@ -25,6 +27,11 @@ inline void* counted_new_or_throw(std::size_t bytes, std::size_t alignment) {
   void* memory = counted_new(bytes, alignment);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
+}
+
+inline void counted_delete(void* memory) {
+  if (memory != nullptr) counted_deletions.fetch_add(1);
+  std::free(memory);
 }
 
 }  // namespace reference
@@ -46,11 +53,15 @@ void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
 void* operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
   return reference::counted_new(bytes, static_cast<std::size_t>(alignment));
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
+void operator delete(void* memory) noexcept { reference::counted_delete(memory); }
+void operator delete(void* memory, std::size_t) noexcept { reference::counted_delete(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { reference::counted_delete(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+  reference::counted_delete(memory);
+}
+void operator delete(void* memory, const std::nothrow_t&) noexcept {
+  reference::counted_delete(memory);
+}
 void operator delete(void* memory, std::align_val_t, const std::nothrow_t&) noexcept {
-  std::free(memory);
+  reference::counted_delete(memory);
 }

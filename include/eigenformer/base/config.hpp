@@ -21,8 +21,6 @@
 
 #if defined(EIGEN_VECTORIZE_AVX512)
 #define EIGENFORMER_INSTRUCTION_SET _avx512
-#elif defined(EIGEN_VECTORIZE_FMA) && defined(EIGEN_VECTORIZE_AVX2)
-#define EIGENFORMER_INSTRUCTION_SET _avx2_fma
 #elif defined(EIGEN_VECTORIZE_AVX2)
 #define EIGENFORMER_INSTRUCTION_SET _avx2
 #elif defined(EIGEN_VECTORIZE_AVX)
@@ -47,12 +45,20 @@
 #define EIGENFORMER_EXCEPTION_TAG _aborts
 #endif
 
-#define EIGENFORMER_ABI \
-  EIGENFORMER_JOIN(v0_1, EIGENFORMER_JOIN(EIGENFORMER_INSTRUCTION_SET, EIGENFORMER_EXCEPTION_TAG))
+#if defined(__FMA__)
+#define EIGENFORMER_FMA_TAG _fma
+#else
+#define EIGENFORMER_FMA_TAG
+#endif
 
-#if defined(__FAST_MATH__)
+#define EIGENFORMER_ABI                                   \
+  EIGENFORMER_JOIN(                                       \
+      v0_1, EIGENFORMER_JOIN(EIGENFORMER_INSTRUCTION_SET, \
+                             EIGENFORMER_JOIN(EIGENFORMER_FMA_TAG, EIGENFORMER_EXCEPTION_TAG)))
+
+#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
 #error \
-    "Eigenformer: -ffast-math breaks the promised order of additions and the handling of infinities"
+    "Eigenformer: -ffast-math or -ffinite-math-only breaks the promised order of additions and the handling of infinities"
 #endif
 
 #if defined(_MSC_VER) && !defined(__clang__)

@@ -21,7 +21,9 @@ class ShapeOnlyParameter {
   static constexpr int rank = Rank;
 
   ShapeOnlyParameter() = default;
-  explicit ShapeOnlyParameter(const Shape<Rank>& shape) : shape_(shape) {}
+  explicit ShapeOnlyParameter(const Shape<Rank>& shape) : shape_(shape) {
+    require_valid(shape, sizeof(double));
+  }
 
   const Shape<Rank>& shape() const { return shape_; }
   Index dim(int axis) const { return shape_[axis]; }

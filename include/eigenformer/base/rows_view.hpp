@@ -81,7 +81,7 @@ void require_disjoint(std::string_view who, const A& a, const B& b) {
   const void *a_begin = a.data(), *a_end = a.data() + a.size(), *b_begin = b.data(),
              *b_end = b.data() + b.size();
   require(a.size() == 0 || b.size() == 0 || !before(a_begin, b_end) || !before(b_begin, a_end), who,
-          ": y must not overlap an input");
+          ": y and other results must not overlap an input or each other");
 }
 
 }  // namespace EIGENFORMER_ABI

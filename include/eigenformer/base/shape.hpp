@@ -6,7 +6,9 @@
 //   F intermediate size   V vocabulary   L layers
 // `(B, T, C)` is a shape; `d_x` is the gradient of `x`.
 
+#include <concepts>
 #include <cstddef>
+#include <initializer_list>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -16,11 +18,24 @@
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 
-/// Extents of a tensor of `Rank` axes, outermost first. An aggregate: `Shape<2>{3, 4}`.
+/// Extents of a tensor of `Rank` axes, outermost first: `Shape<2>{3, 4}`.
 template <int Rank>
 struct Shape {
   static_assert(Rank >= 1, "a shape has at least one axis");
   Index extents[static_cast<std::size_t>(Rank)]{};
+
+  constexpr Shape() = default;
+
+  template <std::convertible_to<Index>... Extents>
+  requires(Rank > 1 &&
+           sizeof...(Extents) == static_cast<std::size_t>(Rank)) constexpr Shape(Extents... all)
+      : extents{static_cast<Index>(all)...} {}
+
+  /// The one extent of a vector, in braces only: a bare number shall not turn into a shape.
+  constexpr Shape(std::initializer_list<Index> one) requires(Rank == 1) {
+    EIGENFORMER_ASSERT(one.size() == 1);
+    extents[0] = *one.begin();
+  }
 
   constexpr Index operator[](int axis) const { return extents[axis]; }
   constexpr Index& operator[](int axis) { return extents[axis]; }

@@ -110,7 +110,7 @@ class TensorView {
            std::is_same_v<typename Derived::Scalar, Scalar> &&
            std::is_convertible_v<decltype(std::declval<Derived&>().data()), T*>)
       TensorView(Derived& matrix)
-      : data_(matrix.data()), shape_{{matrix.rows(), matrix.cols()}} {
+      : data_(matrix.data()), shape_{matrix.rows(), matrix.cols()} {
     require(
         matrix.innerStride() == 1 && (matrix.rows() <= 1 || matrix.outerStride() == matrix.cols()),
         "TensorView: the Eigen object must be contiguous; its rows have gaps");

@@ -188,6 +188,7 @@ class Workspace {
       }
     });
     settle(caller_peak);
+    require(next.load() >= n, "Workspace: the executor's parallel_for has not run all tasks");
   }
 
  private:
@@ -200,6 +201,7 @@ class Workspace {
       largest_task_ = (std::max)(largest_task_, arenas_[lane].peak());
     }
     caller.set_peak((std::max)(caller_peak, caller.used() + largest_task_));
+    caller.reserve(caller.peak());  // at once if nobody holds anything, else at the last release
     for (std::size_t lane = 1; lane < arenas_.size(); ++lane) arenas_[lane].reserve(largest_task_);
   }
 

@@ -46,10 +46,10 @@ class StrictJsonBuilder {
   bool end_array() { return close(); }
 
   bool key(string_t& name) {
-    const auto [place, is_new] =
-        open_.back()->get_ref<nlohmann::json::object_t&>().emplace(std::move(name), nullptr);
-    member_ = &place->second;
-    if (!is_new) error = "key \"" + place->first + "\" occurs twice";
+    nlohmann::json& object = *open_.back();
+    const bool is_new = !object.contains(name);
+    if (!is_new) error = "key \"" + name + "\" occurs twice";
+    member_ = &object[name];
     return is_new;
   }
 
@@ -67,9 +67,8 @@ class StrictJsonBuilder {
       return &value;
     }
     if (open_.back()->is_array()) {
-      auto& elements = open_.back()->get_ref<nlohmann::json::array_t&>();
-      elements.emplace_back(std::forward<X>(x));
-      return &elements.back();
+      open_.back()->push_back(nlohmann::json(std::forward<X>(x)));
+      return &open_.back()->back();
     }
     *member_ = std::forward<X>(x);
     return member_;

@@ -136,6 +136,12 @@ LoadReport load(M& module, const std::filesystem::path& path, const KeyMap& map 
   return load(module, Checkpoint(path), map, options);
 }
 
+/// By the module's own names, with options.
+template <Module M>
+LoadReport load(M& module, const std::filesystem::path& path, const LoadOptions& options) {
+  return load(module, Checkpoint(path), {}, options);
+}
+
 /// Throws what `load` would throw for a checkpoint that doesn't fit. Only shapes are needed: the
 /// module's format may be ShapeOnly.
 template <Module M>

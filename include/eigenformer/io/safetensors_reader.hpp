@@ -197,8 +197,8 @@ class SafetensorsReader {
     source_.read(0, prefix.data(), prefix.size());
     const auto length = internal::load_little_endian<std::uint64_t>(prefix.data());
     if (length > header_limit) {
-      fail_file(path(), "a header of ", length, " bytes is longer than the limit of ",
-                header_limit);
+      fail_file(path(), "is no safetensors file: a header of ", length,
+                " bytes is longer than the limit of ", header_limit);
     }
     if (length > source_.size() - prefix.size()) {
       fail_file(path(), "a header of ", length, " bytes does not fit into a file of ",

@@ -19,6 +19,7 @@
 #include <cmath>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "eigenformer/kernels/attention_block.hpp"
 
@@ -72,8 +73,11 @@ Tensor<T, 4> scaled_dot_product_attention(const Tensor<T, 4>& q, const Tensor<T,
   kernels::require_valid_mask(who, mask, scores);
 
   Tensor<T, 4> y({batch, heads, queries, value_size});
-  if (weights != nullptr) *weights = Tensor<T, 4>(scores);
-  if (heads == 0) return y;
+  Tensor<T, 4> probabilities(weights != nullptr ? scores : Shape<4>{});
+  if (heads == 0) {
+    if (weights != nullptr) *weights = std::move(probabilities);
+    return y;
+  }
   using std::sqrt;
   Workspace workspace;
   kernels::attend<T>(
@@ -89,8 +93,9 @@ Tensor<T, 4> scaled_dot_product_attention(const Tensor<T, 4>& q, const Tensor<T,
        .v = kernels::Heads<const T>::head_major(v.data(), key_value_heads, keys, value_size),
        .y = kernels::Heads<T>::head_major(y.data(), heads, queries, value_size),
        .scale = scale ? static_cast<T>(*scale) : T(1) / sqrt(static_cast<T>(head_size)),
-       .weights = weights == nullptr ? nullptr : weights->data()},
+       .weights = weights == nullptr ? nullptr : probabilities.data()},
       mask, workspace);
+  if (weights != nullptr) *weights = std::move(probabilities);
   return y;
 }
 

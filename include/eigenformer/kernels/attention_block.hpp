@@ -153,8 +153,8 @@ class AttentionBlock {
     const Index end = std::clamp<Index>(visible_[row].end - j, begin, n);
     std::fill(s, s + begin, minus_infinity);
     std::fill(s + end, s + n, minus_infinity);
-    if (mask_.key_allowed.data() != nullptr) {
-      const bool* allowed = mask_.key_allowed.data() + b_ * a_.keys + j;
+    if (mask_.key_allowed) {
+      const bool* allowed = mask_.key_allowed->data() + b_ * a_.keys + j;
       for (Index i = begin; i < end; ++i) s[i] = allowed[i] ? s[i] : minus_infinity;
     }
     if (mask_.allowed.given()) {
@@ -231,7 +231,7 @@ class AttentionBlock {
     for (Index row = 0; row < rows_; ++row) {
       const auto inverse = S::set(sum_[row] == T(0) ? T(0) : T(1) / sum_[row]);
       transform(result_ + row * a_.value_size, a_.y.at(b_, token(row), head(row)), a_.value_size,
-                [&](auto r) { return S::multiply(r, inverse); });
+                [&](auto r) { return S::fma(r, inverse, S::zero()); });  // -0 becomes 0
     }
   }
 

@@ -20,6 +20,8 @@
 
 #include <concepts>
 #include <cstdint>
+#include <limits>
+#include <optional>
 #include <ranges>
 #include <string_view>
 
@@ -94,6 +96,8 @@ class Broadcast {
   }
 
   bool given() const { return given_; }
+  const T* data() const { return data_; }
+  Index size() const { return shape_.size(); }
   const Shape<4>& shape() const { return shape_; }
 
   /// The elements for keys 0, 1, ... of one query, `key_stride()` apart.
@@ -124,7 +128,7 @@ struct Mask {
   bool causal = false;
   Index query_offset = 0;
   IntegerSequence key_lengths = {};
-  TensorView<const bool, 2> key_allowed = {};
+  std::optional<TensorView<const bool, 2>> key_allowed = {};
   Broadcast<bool> allowed = {};
   Broadcast<T> bias = {};
   Index window = 0;
@@ -136,6 +140,11 @@ namespace kernels {
 template <class T>
 void require_valid_mask(std::string_view who, const Mask<T>& mask, const Shape<4>& scores) {
   const Index batch = scores[0], keys = scores[3];
+  constexpr Index furthest = (std::numeric_limits<Index>::max)() / 4;
+  require(
+      mask.window <= furthest && mask.query_offset >= -furthest && mask.query_offset <= furthest,
+      who, ": mask.window and mask.query_offset must be within +-", furthest, "; got ", mask.window,
+      " and ", mask.query_offset);
   require(mask.window >= 0, who, ": mask.window must be >= 0 (0: none); got ", mask.window);
   if (mask.key_lengths.given()) {
     require(mask.key_lengths.size() == batch, who,
@@ -147,9 +156,9 @@ void require_valid_mask(std::string_view who, const Mask<T>& mask, const Shape<4
               " for batch row ", b);
     }
   }
-  if (mask.key_allowed.data() != nullptr || !mask.key_allowed.empty()) {
-    require(mask.key_allowed.shape() == Shape<2>{batch, keys}, who, ": mask.key_allowed must be ",
-            Shape<2>{batch, keys}, "; got ", mask.key_allowed.shape());
+  if (mask.key_allowed) {
+    require(mask.key_allowed->shape() == Shape<2>{batch, keys}, who, ": mask.key_allowed must be ",
+            Shape<2>{batch, keys}, "; got ", mask.key_allowed->shape());
   }
   mask.allowed.require_broadcastable(who, "mask.allowed", scores);
   mask.bias.require_broadcastable(who, "mask.bias", scores);

@@ -10,6 +10,7 @@
 //   the tail of a row goes through the same vector code as the rest, filled up with zeros.
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -46,7 +47,14 @@ struct Simd {
   static Vector absolute(Vector a) { return Eigen::internal::pabs(a); }
 
   /// a * b + c, rounded once where the machine can.
-  static Vector fma(Vector a, Vector b, Vector c) { return Eigen::internal::pmadd(a, b, c); }
+  static Vector fma(Vector a, Vector b, Vector c) {
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    // Eigen's scalar form is a * b + c, which the compiler would fuse in one kernel and not in
+    // another.
+    if constexpr (width == 1 && std::is_floating_point_v<T>) return std::fma(a, b, c);
+#endif
+    return Eigen::internal::pmadd(a, b, c);
+  }
 
   /// a > b ? a : b, so the second wins where either is NaN.
   static Vector maximum(Vector a, Vector b) { return select(less(b, a), a, b); }
@@ -68,9 +76,14 @@ struct Simd {
     }
   }
 
-  /// Sum and maximum of the lanes, in one fixed order.
-  static T sum(Vector a) { return Eigen::internal::predux(a); }
-  static T largest(Vector a) { return Eigen::internal::predux_max(a); }
+  /// Sum and maximum of the lanes: halves are folded onto each other, on any machine and with any
+  /// version of Eigen. (GCC 12 warns about the insides of Eigen's own reductions for AVX-512.)
+  static T sum(Vector a) {
+    return fold(a, [](T x, T y) { return x + y; });
+  }
+  static T largest(Vector a) {
+    return fold(a, [](T x, T y) { return x < y ? y : x; });
+  }
 
   /// The first `count` elements, then zeros; `count` <= width.
   static Vector load_partial(const T* from, Index count) {
@@ -94,30 +107,38 @@ struct Simd {
     return load_partial(buffer, count);
   }
 
+  template <class F>
+  static T fold(Vector a, F&& f) {
+    T lanes[static_cast<std::size_t>(width)];
+    store(lanes, a);
+    EIGENFORMER_UNROLL
+    for (Index half = width / 2; half > 0; half /= 2) {
+      EIGENFORMER_UNROLL
+      for (Index i = 0; i < half; ++i) lanes[i] = f(lanes[i], lanes[i + half]);
+    }
+    return lanes[0];
+  }
+
   /// 2^n for whole n (float: -126 <= n <= 127, double: -1022 <= n <= 1023); anything for other n.
   static Vector power_of_two(Vector n);
 };
 
 namespace internal {
 
-// The bits of a whole number in the exponent's place. Lane by lane; compilers turn the loop into
-// two vector instructions.
+// A whole number n to 2^n, lane by lane; compilers turn the loop into vector instructions. Adding
+// 1.5 * 2^(mantissa bits) brings n + bias into the low bits, from where they are shifted into the
+// exponent's place. Any n gives some number, NaN too.
 template <class T>
 inline void exponents_to_powers(T* lanes, int count) {
-  if constexpr (std::is_same_v<T, float>) {
-    for (int i = 0; i < count; ++i) {
-      std::int32_t bits = (static_cast<std::int32_t>(lanes[i]) + 127) * (1 << 23);
-      std::memcpy(&lanes[i], &bits, sizeof bits);
-    }
-  } else {
-    for (int i = 0; i < count; ++i) {
-      // |n| < 2^51 in the low bits of n + 1.5 * 2^52, so no conversion instruction is needed
-      const double shifted = lanes[i] + (0x1.8p52 + 1023.0);
-      std::uint64_t bits;
-      std::memcpy(&bits, &shifted, sizeof bits);
-      bits <<= 52;
-      std::memcpy(&lanes[i], &bits, sizeof bits);
-    }
+  constexpr bool is_float = std::is_same_v<T, float>;
+  using Bits = std::conditional_t<is_float, std::uint32_t, std::uint64_t>;
+  constexpr T shift = is_float ? T(0x1.8p23 + 127.0) : T(0x1.8p52 + 1023.0);
+  for (int i = 0; i < count; ++i) {
+    const T shifted = lanes[i] + shift;
+    Bits bits;
+    std::memcpy(&bits, &shifted, sizeof bits);
+    bits <<= is_float ? 23 : 52;
+    std::memcpy(&lanes[i], &bits, sizeof bits);
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include <limits>
 #include <string>
+#include <string_view>
 
 #include "eigenformer/base/tensor.hpp"
 #include "eigenformer/kernels/elementary.hpp"
@@ -52,6 +53,18 @@ void softmax(TensorView<const T, 2> x, TensorView<T, 2> y, Workspace& workspace)
   });
 }
 
+/// Throws unless the lengths are one for each batch row or each query, each within the keys.
+inline void require_lengths(std::string_view who, const IntegerSequence& lengths, Index batch,
+                            Index queries, Index keys) {
+  require(lengths.size() == batch || lengths.size() == batch * queries, who,
+          ": lengths must be one for each of ", batch, " batch rows or ", batch * queries,
+          " queries; got ", lengths.size());
+  for (Index i = 0; i < lengths.size(); ++i) {
+    require(lengths[i] >= 0 && lengths[i] <= keys, who, ": lengths must be in [0, ", keys,
+            "]; got ", lengths[i]);
+  }
+}
+
 }  // namespace kernels
 
 /// Softmax over the last axis of a tensor of any rank.
@@ -71,14 +84,10 @@ template <class T>
 Tensor<T, 3> masked_softmax(const Tensor<T, 3>& scores, IntegerSequence lengths,
                             T fill = -std::numeric_limits<T>::infinity()) {
   const Index batch = scores.dim(0), queries = scores.dim(1), keys = scores.dim(2);
-  require(lengths.size() == batch || lengths.size() == batch * queries,
-          "masked_softmax: lengths must be one for each batch row or each query of scores ",
-          scores.shape(), "; got ", lengths.size());
+  kernels::require_lengths("masked_softmax", lengths, batch, queries, keys);
   Tensor<T, 3> y(scores);
   for (Index row = 0; row < batch * queries; ++row) {
     const Index length = lengths[lengths.size() == batch * queries ? row : row / queries];
-    require(length >= 0 && length <= keys, "masked_softmax: lengths must be in [0, ", keys,
-            "]; got ", length);
     std::fill(y.data() + row * keys + length, y.data() + (row + 1) * keys, fill);
     kernels::softmax_row(y.data() + row * keys, y.data() + row * keys, keys);
   }

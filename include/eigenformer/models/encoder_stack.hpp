@@ -45,8 +45,9 @@ struct EncoderStackConfig {
 /// Layers of a model with these fields, all alike. Throws for a negative number of layers.
 template <class Layer, class ModelConfig>
 std::vector<Layer> make_encoder_layers(const ModelConfig& config) {
-  require(config.num_hidden_layers >= 0, "num_hidden_layers must be >= 0; got ",
-          config.num_hidden_layers);
+  constexpr Index most = 1'000'000;
+  require(config.num_hidden_layers >= 0 && config.num_hidden_layers <= most,
+          "num_hidden_layers must be in [0, ", most, "]; got ", config.num_hidden_layers);
   return std::vector<Layer>(static_cast<std::size_t>(config.num_hidden_layers),
                             Layer(EncoderLayerConfig::from(config)));
 }

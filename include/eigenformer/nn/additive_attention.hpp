@@ -46,48 +46,49 @@ struct AdditiveAttention {
   }
 
   /// `lengths`, one for each batch row or each query, when given limit the keys to j < length;
-  /// length 0 gives zeros. `weights`, when not null, receives the probabilities (B, T, S).
+  /// length 0 gives zeros. y must not overlap an input. `weights`, when it views something,
+  /// receives the probabilities (B, T, S).
+  void forward(TensorView<const Scalar, 3> q, TensorView<const Scalar, 3> k,
+               TensorView<const Scalar, 3> v, const IntegerSequence& lengths,
+               TensorView<Scalar, 3> y, Workspace& workspace,
+               TensorView<Scalar, 3> weights = {}) const {
+    const Index batch = q.dim(0), queries = q.dim(1), keys = k.dim(1);
+    require_arguments(q, k, v, lengths, y, weights);
+    Scratch scratch(workspace);
+    const auto projected_q = scratch.tensor<Scalar, 2>({batch * queries, config.hidden_size});
+    const auto projected_k = scratch.tensor<Scalar, 2>({batch * keys, config.hidden_size});
+    query.forward(q, projected_q.reshaped(Shape<3>{batch, queries, config.hidden_size}), workspace);
+    key.forward(k, projected_k.reshaped(Shape<3>{batch, keys, config.hidden_size}), workspace);
+
+    const auto run = [&](Index row, Arena& arena) {
+      const Index b = row / queries;
+      const Index length = !lengths.given() ? keys : lengths[lengths.size() == batch ? b : row];
+      Scratch own(arena);
+      Scalar* p = weights.data() != nullptr ? weights.data() + row * keys : own.array<Scalar>(keys);
+      for (Index j = 0; j < length; ++j) {
+        p[j] = score_of(projected_q.data() + row * config.hidden_size,
+                        projected_k.data() + (b * keys + j) * config.hidden_size);
+      }
+      kernels::softmax_row(p, p, length);
+      std::fill(p + length, p + keys, Scalar(0));
+      add_values(p, v[b], y.data() + row * v.dim(2));
+    };
+    const Index rows = batch * queries;
+    if (rows * keys * config.hidden_size < kernels::smallest_parallel_elements) {
+      for (Index row = 0; row < rows; ++row) run(row, workspace.arena());
+    } else {
+      workspace.parallel_for(rows, run);
+    }
+  }
+
+  /// As `forward`; `weights`, when not null, receives the probabilities.
   Tensor<Scalar, 3> operator()(const Tensor<Scalar, 3>& q, const Tensor<Scalar, 3>& k,
-                               const Tensor<Scalar, 3>& v, IntegerSequence lengths = {},
+                               const Tensor<Scalar, 3>& v, const IntegerSequence& lengths = {},
                                Tensor<Scalar, 3>* weights = nullptr) const {
-    using S = kernels::Simd<Scalar>;
-    const Index batch = q.dim(0), queries = q.dim(1), keys = k.dim(1), width = config.hidden_size;
-    require_shape("AdditiveAttention: q", q.shape(), {batch, queries, config.query_size});
-    require_shape("AdditiveAttention: k", k.shape(), {batch, keys, config.key_size});
-    require_shape("AdditiveAttention: v", v.shape(), {batch, keys, v.dim(2)});
-
-    const Tensor<Scalar, 3> projected_q = query(q), projected_k = key(k);
-    Tensor<Scalar, 3> scores({batch, queries, keys});
-    Tensor<Scalar, 2> sums({keys, width}), row({keys, 1});
-    for (Index b = 0; b < batch; ++b) {
-      for (Index t = 0; t < queries; ++t) {
-        for (Index j = 0; j < keys; ++j) {
-          kernels::transform(projected_q.data() + (b * queries + t) * width,
-                             projected_k.data() + (b * keys + j) * width, sums.data() + j * width,
-                             width,
-                             [](auto from_q, auto from_k) { return S::add(from_q, from_k); });
-        }
-        kernels::activate(Activation::tanh, sums.data(), sums.data(), sums.size());
-        row = score(sums);
-        std::copy(row.begin(), row.end(), scores.data() + (b * queries + t) * keys);
-      }
-    }
-    const std::vector<Index> all(static_cast<std::size_t>(batch), keys);
-    Tensor<Scalar, 3> probabilities =
-        masked_softmax(scores, lengths.given() ? lengths : IntegerSequence(all));
-
-    Tensor<Scalar, 3> y({batch, queries, v.dim(2)});
-    for (Index b = 0; b < batch; ++b) {
-      for (Index t = 0; t < queries; ++t) {
-        for (Index j = 0; j < keys; ++j) {
-          const Scalar p = probabilities(b, t, j);
-          if (p == Scalar(0)) continue;  // a key that takes no part may hold anything
-          Scalar* result = y.data() + (b * queries + t) * v.dim(2);
-          kernels::transform(v.data() + (b * keys + j) * v.dim(2), result, result, v.dim(2),
-                             [&](auto value, auto sum) { return S::fma(S::set(p), value, sum); });
-        }
-      }
-    }
+    Tensor<Scalar, 3> y({q.dim(0), q.dim(1), v.dim(2)}),
+        probabilities({q.dim(0), q.dim(1), k.dim(1)});
+    Workspace workspace;
+    forward(q, k, v, lengths, y, workspace, probabilities);
     if (weights != nullptr) *weights = std::move(probabilities);
     return y;
   }
@@ -98,6 +99,47 @@ struct AdditiveAttention {
             "AdditiveAttention: query_size, key_size and hidden_size must be > 0; got ",
             c.query_size, ", ", c.key_size, " and ", c.hidden_size);
     return c;
+  }
+
+  /// score . tanh(q + k).
+  Scalar score_of(const Scalar* q, const Scalar* k) const {
+    using S = kernels::Simd<Scalar>;
+    return kernels::row_sum<Scalar>(config.hidden_size, [&](Index i, Index part) {
+      const auto sum = S::add(S::load_partial(q + i, part), S::load_partial(k + i, part));
+      return S::multiply(kernels::hyperbolic_tangent<Scalar>(sum),
+                         S::load_partial(score.weight.data() + i, part));
+    });
+  }
+
+  /// y = sum of p_j v_j; a key of weight 0 takes no part and may hold anything. v: (S, E).
+  static void add_values(const Scalar* p, TensorView<const Scalar, 2> v, Scalar* y) {
+    using S = kernels::Simd<Scalar>;
+    std::fill_n(y, v.columns(), Scalar(0));
+    for (Index j = 0; j < v.rows(); ++j) {
+      if (p[j] == Scalar(0)) continue;
+      const auto weight = S::set(p[j]);
+      kernels::transform(v.data() + j * v.columns(), y, y, v.columns(),
+                         [&](auto value, auto sum) { return S::fma(weight, value, sum); });
+    }
+  }
+
+  void require_arguments(TensorView<const Scalar, 3> q, TensorView<const Scalar, 3> k,
+                         TensorView<const Scalar, 3> v, const IntegerSequence& lengths,
+                         TensorView<const Scalar, 3> y, TensorView<const Scalar, 3> weights) const {
+    const Index batch = q.dim(0), queries = q.dim(1), keys = k.dim(1);
+    require_shape("AdditiveAttention: q", q.shape(), {batch, queries, config.query_size});
+    require_shape("AdditiveAttention: k", k.shape(), {batch, keys, config.key_size});
+    require_shape("AdditiveAttention: v", v.shape(), {batch, keys, v.dim(2)});
+    require_shape("AdditiveAttention: y", y.shape(), {batch, queries, v.dim(2)});
+    if (weights.data() != nullptr) {
+      require_shape("AdditiveAttention: weights", weights.shape(), {batch, queries, keys});
+      require_disjoint("AdditiveAttention: weights", weights, y);
+    }
+    if (lengths.given())
+      kernels::require_lengths("AdditiveAttention", lengths, batch, queries, keys);
+    require_disjoint("AdditiveAttention", y, q);
+    require_disjoint("AdditiveAttention", y, k);
+    require_disjoint("AdditiveAttention", y, v);
   }
 };
 

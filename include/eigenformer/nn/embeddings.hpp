@@ -56,9 +56,11 @@ struct EmbeddingsConfig {
 
 /// What goes along with the ids; everything is optional.
 struct EmbeddingInputs {
-  TensorView<const std::int32_t, 2> token_types = {};  // (B, T); default: type 0 everywhere
-  TensorView<const std::int32_t, 2> positions = {};  // (B, T); default: counted from first_position
-  Index first_position = 0;                          // position of the call's first token
+  std::optional<TensorView<const std::int32_t, 2>> token_types =
+      {};  // (B, T); default: type 0 everywhere
+  std::optional<TensorView<const std::int32_t, 2>> positions =
+      {};                    // (B, T); default: counted from first_position
+  Index first_position = 0;  // position of the call's first token
 };
 
 template <class Format>
@@ -117,24 +119,24 @@ struct Embeddings {
     const Index batch = ids.dim(0), tokens = ids.dim(1);
     require_shape("Embeddings: y", y.shape(), {batch, tokens, config.hidden_size});
     kernels::require_ids("Embeddings: token", ids.data(), ids.size(), config.vocab_size);
-    const bool types_given = inputs.token_types.data() != nullptr,
-               positions_given = inputs.positions.data() != nullptr;
+    const bool types_given = inputs.token_types.has_value(),
+               positions_given = inputs.positions.has_value();
     if (types_given) {
       require(token_type.has_value(),
               "Embeddings: token_types are given, but type_vocab_size is 0");
-      require_shape("Embeddings: token_types", inputs.token_types.shape(), ids.shape());
-      kernels::require_ids("Embeddings: token type", inputs.token_types.data(), ids.size(),
+      require_shape("Embeddings: token_types", inputs.token_types->shape(), ids.shape());
+      kernels::require_ids("Embeddings: token type", inputs.token_types->data(), ids.size(),
                            config.type_vocab_size);
     }
     if (positions_given)
-      require_shape("Embeddings: positions", inputs.positions.shape(), ids.shape());
+      require_shape("Embeddings: positions", inputs.positions->shape(), ids.shape());
 
     Scratch scratch(workspace);
     std::int32_t* rows = nullptr;  // the position of each token
     if (config.position_embedding != PositionEmbedding::none) {
       rows = scratch.array<std::int32_t>(ids.size());
       for (Index i = 0; i < ids.size(); ++i) {
-        rows[i] = positions_given ? inputs.positions.data()[i]
+        rows[i] = positions_given ? inputs.positions->data()[i]
                                   : position_of(inputs.first_position, i % tokens);
       }
       if (position) require_positions(rows, ids.size());
@@ -147,7 +149,7 @@ struct Embeddings {
             : Scalar(1);
     kernels::look_up<Scalar>(token.weight, ids.data(), scale, false, folded, workspace);
     if (token_type) {
-      const std::int32_t* types = inputs.token_types.data();
+      const std::int32_t* types = types_given ? inputs.token_types->data() : nullptr;
       if (!types_given) {
         auto* zeros = scratch.array<std::int32_t>(ids.size());
         std::fill_n(zeros, ids.size(), 0);
@@ -198,10 +200,12 @@ struct Embeddings {
   }
 
   std::int32_t position_of(Index first, Index t) const {
+    constexpr Index largest = (std::numeric_limits<std::int32_t>::max)();
+    const auto fits = [](Index i) { return i >= -largest && i <= largest; };
+    require(fits(first) && fits(config.position_offset) && fits(first + t + config.position_offset),
+            "Embeddings: first_position ", first, " and position_offset ", config.position_offset,
+            " lead beyond 32 bits");
     const Index at = first + t + config.position_offset;
-    require(at <= (std::numeric_limits<std::int32_t>::max)() &&
-                at >= (std::numeric_limits<std::int32_t>::min)(),
-            "Embeddings: position ", at, " doesn't fit into 32 bits");
     return static_cast<std::int32_t>(at);
   }
 

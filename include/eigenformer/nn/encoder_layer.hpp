@@ -112,6 +112,8 @@ struct EncoderLayer {
     require_shape("EncoderLayer: x", x.shape(), {x.dim(0), x.dim(1), config.hidden_size});
     require_shape("EncoderLayer: y", y.shape(), x.shape());
     require_disjoint("EncoderLayer", y, x);
+    require_disjoint("EncoderLayer: weights", weights, x);
+    require_disjoint("EncoderLayer: weights", weights, y);
     Scratch scratch(workspace);
     const auto h = scratch.tensor<Scalar, 3>(x.shape());
     add_branch(attention_norm, x, h, workspace,

@@ -70,7 +70,8 @@ struct LayerNorm {
  private:
   static const LayerNormConfig& checked(const LayerNormConfig& c) {
     require(c.hidden_size >= 0, "LayerNorm: hidden_size must be >= 0; got ", c.hidden_size);
-    require(c.eps >= 0, "LayerNorm: eps must be >= 0; got ", c.eps);
+    require(c.eps >= 0 && std::isfinite(c.eps), "LayerNorm: eps must be finite and >= 0; got ",
+            c.eps);
     return c;
   }
 };

@@ -179,12 +179,18 @@ struct MultiHeadAttention {
     require(c.head_size >= 0 && c.key_value_size >= 0 && c.value_size >= 0, who,
             ": head_size, key_value_size and value_size must be >= 0; got ", c.head_size, ", ",
             c.key_value_size, " and ", c.value_size);
+    constexpr Index largest = Index{1} << 31;
+    require(c.num_attention_heads <= largest && c.head_size <= largest, who,
+            ": num_attention_heads and head_size must be at most ", largest, "; got ",
+            c.num_attention_heads, " and ", c.head_size);
     require(c.head_size > 0 || c.hidden_size % c.num_attention_heads == 0, who,
             ": num_attention_heads must divide hidden_size; got ", c.num_attention_heads, " and ",
             c.hidden_size);
     require(c.num_key_value_heads >= 0 && c.num_attention_heads % c.key_value_heads() == 0, who,
             ": num_key_value_heads must divide num_attention_heads; got ", c.num_key_value_heads,
             " and ", c.num_attention_heads);
+    require(!c.scale || std::isfinite(*c.scale), who, ": scale must be finite; got ",
+            c.scale.value_or(0));
     require_probability("MultiHeadAttention: attention_probs_dropout_prob",
                         c.attention_probs_dropout_prob);
     return c;
@@ -207,6 +213,7 @@ struct MultiHeadAttention {
       require_disjoint("MultiHeadAttention: weights", x, weights);
       require_disjoint("MultiHeadAttention: weights", key_memory, weights);
       require_disjoint("MultiHeadAttention: weights", value_memory, weights);
+      require_disjoint("MultiHeadAttention: weights", mask.bias, weights);
     }
     kernels::require_valid_mask("MultiHeadAttention", mask, scores);
     require_disjoint("MultiHeadAttention", y, x);

@@ -82,6 +82,11 @@ struct PatchEmbedding {
                 c.image_size.width >= c.patch_size.width,
             "PatchEmbedding: patch_size must be > 0 and at most image_size; got ", c.patch_size,
             " and ", c.image_size);
+    constexpr Index largest = Index{1} << 20;
+    require(c.image_size.height <= largest && c.image_size.width <= largest &&
+                c.num_channels <= largest,
+            "PatchEmbedding: image_size and num_channels must be at most ", largest, "; got ",
+            c.image_size, " and ", c.num_channels);
     require(c.num_channels > 0 && c.hidden_size > 0,
             "PatchEmbedding: num_channels and hidden_size must be > 0; got ", c.num_channels,
             " and ", c.hidden_size);

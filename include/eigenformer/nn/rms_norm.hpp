@@ -65,7 +65,8 @@ struct RMSNorm {
  private:
   static const RMSNormConfig& checked(const RMSNormConfig& c) {
     require(c.hidden_size >= 0, "RMSNorm: hidden_size must be >= 0; got ", c.hidden_size);
-    require(c.eps >= 0, "RMSNorm: eps must be >= 0; got ", c.eps);
+    require(c.eps >= 0 && std::isfinite(c.eps), "RMSNorm: eps must be finite and >= 0; got ",
+            c.eps);
     return c;
   }
 };

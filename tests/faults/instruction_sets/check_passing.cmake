@@ -1,11 +1,10 @@
 # Objects of the library that cross from a part compiled with MAKER's flags to one compiled with
-# USER's: an argument must fail at link time, with the tag of its part in the message; a result must
-# either fail likewise or work.
+# USER's: both an argument and a result must fail at link time, with the tag in the message.
 #   cmake -D COMPILE=<command> -D MAKER=<flags> -D USER=<flags> -D SOURCE=<folder> -D FOLDER=<folder>
 #     -P check_passing.cmake
 cmake_minimum_required(VERSION 3.25)
 file(MAKE_DIRECTORY ${FOLDER})
-set(tag "eigenformer::v[0-9_]+(avx2|sse)[a-z0-9_]*throws")
+set(tag "(eigenformer::|abi:)v[0-9_]+(avx2|sse)[a-z0-9_]*throws")
 
 function(run)
   execute_process(COMMAND ${ARGN} COMMAND_ERROR_IS_FATAL ANY)
@@ -22,10 +21,8 @@ foreach(kind argument result)
     if(NOT messages MATCHES "undefined" OR NOT messages MATCHES "${tag}")
       message(FATAL_ERROR "${kind}: the linker's message does not show the tag:\n${messages}")
     endif()
-  elseif(kind STREQUAL "argument")
-    message(FATAL_ERROR "an argument of another instruction set's type links")
   else()
-    run(${program})
+    message(FATAL_ERROR "${kind}: a type of another instruction set links")
   endif()
   # With the same flags on both sides it links and works: the program itself isn't to blame.
   run(${COMPILE} ${MAKER} -c ${source} -o ${program}_same.o)
