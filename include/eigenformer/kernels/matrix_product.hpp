@@ -12,8 +12,7 @@
 // since storing does not round.
 //
 // One panel of B at a time is packed into 16 KB on the stack and used by up to 384 rows of A, whose
-// block of k stays in the second-level cache. Tried and left out: packing many panels before the
-// rows come, no faster and more memory.
+// block of k stays in the second-level cache.
 
 #include <algorithm>
 #include <cstddef>
