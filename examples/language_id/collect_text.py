@@ -101,7 +101,7 @@ OTHER_SCRIPTS = ("arb", "ben", "bul", "cmn", "ell", "heb", "hin", "hye", "jpn", 
 
 
 def sentences(text, code):
-    """Readable pieces of a message: markup and placeholders out, at least two words of letters."""
+    """Readable pieces of a message: markup and format fields out, at least two words of letters."""
     text = unicodedata.normalize("NFC", text)
     text = MARKUP.sub(" ", html.unescape(text))
     for line in re.split(r"\n\s*\n|\\n|\n(?=\s*[-•*])|(?<=[.!?。！？])\s+(?=\w)", text):
