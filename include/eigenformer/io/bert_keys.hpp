@@ -7,7 +7,8 @@
 // BERT is post-norm: attention.output.LayerNorm comes after attention's residual and is the
 // attention_norm, output.LayerNorm the feed_forward_norm. Files of 2018 call a norm's parameters
 // gamma and beta. Whole models and those with a head have the prefix "bert.", encoders saved by
-// themselves don't.
+// themselves don't. Models with relative positions hold a table of absolute ones besides, which is
+// left out.
 
 #include "eigenformer/io/key_map.hpp"
 
@@ -25,14 +26,17 @@ inline KeyMap bert_keys() {
                {"encoder.layer.{}.attention.self.query.*", "layers.{}.attention.query.*"},
                {"encoder.layer.{}.attention.self.key.*", "layers.{}.attention.key.*"},
                {"encoder.layer.{}.attention.self.value.*", "layers.{}.attention.value.*"},
+               {"encoder.layer.{}.attention.self.distance_embedding.*",
+                "layers.{}.attention.distance.*"},
                {"encoder.layer.{}.attention.output.dense.*", "layers.{}.attention.output.*"},
                {"encoder.layer.{}.attention.output.LayerNorm.*", "layers.{}.attention_norm.*"},
                {"encoder.layer.{}.intermediate.dense.*", "layers.{}.feed_forward.linear_1.*"},
                {"encoder.layer.{}.output.dense.*", "layers.{}.feed_forward.linear_2.*"},
                {"encoder.layer.{}.output.LayerNorm.*", "layers.{}.feed_forward_norm.*"}},
       .aliases = {{"LayerNorm.weight", "LayerNorm.gamma"}, {"LayerNorm.bias", "LayerNorm.beta"}},
-      .ignored = {"embeddings.position_ids", "embeddings.token_type_ids", "pooler.*", "cls.*",
-                  "classifier.*", "qa_outputs.*"}};
+      .ignored = {"embeddings.position_ids", "embeddings.token_type_ids",
+                  "embeddings.position_embeddings.weight", "pooler.*", "cls.*", "classifier.*",
+                  "qa_outputs.*"}};
 }
 
 namespace internal {
@@ -42,7 +46,8 @@ namespace internal {
 inline KeyMap bert_keys_with_head(const std::vector<KeyRow>& rows,
                                   const std::vector<std::string>& ignored) {
   KeyMap map = nested(bert_keys(), "", "encoder.");
-  map.ignored = {"embeddings.position_ids", "embeddings.token_type_ids"};
+  map.ignored = {"embeddings.position_ids", "embeddings.token_type_ids",
+                 "embeddings.position_embeddings.weight"};
   return extended(std::move(map), rows, ignored);
 }
 

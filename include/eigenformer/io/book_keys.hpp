@@ -37,6 +37,25 @@ inline KeyMap d2l_encoder_keys() {
                   {{"embedding.*", "embeddings.token.*"}});
 }
 
+/// For DecoderLayer as d2l's TransformerDecoderBlock: post-norm, relu, attention without biases.
+inline KeyMap d2l_decoder_layer_keys() {
+  KeyMap map = nested(internal::d2l_attention_keys(), "attention1.", "self_attention.");
+  map = extended(std::move(map),
+                 nested(internal::d2l_attention_keys(), "attention2.", "cross_attention.").rows);
+  return extended(std::move(map), {{"addnorm1.ln.*", "self_attention_norm.*"},
+                                   {"addnorm2.ln.*", "cross_attention_norm.*"},
+                                   {"ffn.dense1.*", "feed_forward.linear_1.*"},
+                                   {"ffn.dense2.*", "feed_forward.linear_2.*"},
+                                   {"addnorm3.ln.*", "feed_forward_norm.*"}});
+}
+
+/// For TransformerDecoder as d2l's: scaled embeddings, sinusoidal positions, neither a norm of the
+/// embeddings nor a final one, a head of its own with bias.
+inline KeyMap d2l_decoder_keys() {
+  return extended(nested(d2l_decoder_layer_keys(), "blks.block{}.", "layers.{}."),
+                  {{"embedding.*", "embeddings.token.*"}, {"dense.*", "head.*"}});
+}
+
 /// For VisionTransformer as d2l's ViT: attention without biases.
 inline KeyMap d2l_vision_transformer_keys() {
   KeyMap layer = extended(nested(internal::d2l_attention_keys(), "attention.", "attention."),

@@ -6,7 +6,10 @@
 // (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018; Dao et al.,
 // "FlashAttention", 2022):
 //
-//   y_t = sum_j p_tj v_j,   p_t = softmax over the visible j of (scale * q_t . k_j + bias_tj)
+//   y_t = sum_j p_tj v_j,   p_t = softmax over the visible j of (cap(scale * q_t . k_j) + bias_tj)
+//
+// where cap(s) = c tanh(s / c), if asked for (Gemma 2), and relative embeddings (kernels/
+// relative_keys.hpp) join the products before it.
 //
 //   q: (B, T, H, D)   k: (B, S, K, D)   v: (B, S, K, E)   y: (B, T, H, E)   strides of their own
 //
@@ -27,18 +30,19 @@ namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 namespace kernels {
 
-/// Computes y, and the weights if asked for. Scratch memory doesn't depend on T or S. The mask must
-/// have been checked.
+/// Computes y, and the weights if asked for, with keys and values in panels: `a.k` and `a.v` are not
+/// read. Scratch memory doesn't depend on T or S. The mask must have been checked.
 template <class T>
-void attend(const Attention<T>& a, const Mask<T>& mask, Workspace& workspace) {
+void attend(const Attention<T>& a, const KeyValuePanels<T>& panels, const Mask<T>& mask,
+            Workspace& workspace) {
   const Index tokens = std::max<Index>(1, query_rows / a.group());
   const Index blocks = (a.queries + tokens - 1) / tokens;
   const Index tasks = a.batch * a.key_value_heads * blocks;
   const auto run = [&](Index task, Arena& arena) {
     const Index block = task % blocks, rest = task / blocks;
     const Index begin = block * tokens, end = (std::min)(a.queries, begin + tokens);
-    internal::AttentionBlock<T>(a, mask, rest / a.key_value_heads, rest % a.key_value_heads, begin,
-                                end, arena)
+    internal::AttentionBlock<T>(a, panels, mask, rest / a.key_value_heads, rest % a.key_value_heads,
+                                begin, end, arena)
         .run();
   };
   const Index work = a.batch * a.heads * a.queries * a.keys * (a.head_size + a.value_size);
@@ -47,6 +51,21 @@ void attend(const Attention<T>& a, const Mask<T>& mask, Workspace& workspace) {
   } else {
     workspace.parallel_for(tasks, run);
   }
+}
+
+/// The same with keys and values from `a.k` and `a.v`, brought into panels first. Scratch memory
+/// grows in proportion to S.
+template <class T>
+void attend(const Attention<T>& a, const Mask<T>& mask, Workspace& workspace) {
+  Scratch scratch(workspace);
+  const auto panels = scratch_panels<T>({.batch = a.batch,
+                                         .heads = a.key_value_heads,
+                                         .slots = a.keys,
+                                         .head_size = a.head_size,
+                                         .value_size = a.value_size},
+                                        scratch);
+  write_keys_and_values(panels, a.k, a.v, a.keys, nullptr, nullptr, workspace);
+  attend(a, panels, mask, workspace);
 }
 
 }  // namespace kernels

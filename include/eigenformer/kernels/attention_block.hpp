@@ -4,40 +4,23 @@
 // The inside of attention: one block of queries walks over the keys of one key/value head, tile by
 // tile. What is computed and promised stands in kernels/attention.hpp.
 //
-// For each tile: scores = q k^T (a matrix product over packed keys), masked; the running maximum
-// and sum of every row are brought up to date; result += e^{scores - maximum} v (the same product
-// over packed values). At the end every row is divided by its sum.
+// For each tile: scores = q k^T (a matrix product over panels of keys), capped, biased and masked;
+// the running maximum and sum of every row are brought up to date; result += e^{scores - maximum} v
+// (the same product over panels of values). At the end every row is divided by its sum.
 
+#include <cstdlib>
 #include <limits>
+#include <optional>
 
+#include "eigenformer/kernels/key_value_panels.hpp"
+#include "eigenformer/kernels/logits.hpp"
 #include "eigenformer/kernels/mask.hpp"
-#include "eigenformer/kernels/matrix_product.hpp"
+#include "eigenformer/kernels/relative_keys.hpp"
 #include "eigenformer/kernels/softmax.hpp"
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 namespace kernels {
-
-/// Vectors of heads in memory: element i of head `head` of token `token` of batch row `b` is at(b,
-/// token, head)[i].
-template <class T>
-struct Heads {
-  T* data;
-  Index batch_stride, token_stride, head_stride;
-
-  T* at(Index b, Index token, Index head) const {
-    return data + b * batch_stride + token * token_stride + head * head_stride;
-  }
-
-  /// (B, T, H, D), as projections write it.
-  static Heads token_major(T* data, Index tokens, Index heads, Index size) {
-    return {data, tokens * heads * size, heads * size, size};
-  }
-  /// (B, H, T, D), as PyTorch's scaled_dot_product_attention takes it.
-  static Heads head_major(T* data, Index heads, Index tokens, Index size) {
-    return {data, heads * tokens * size, size, tokens * size};
-  }
-};
 
 template <class T>
 struct Attention {
@@ -49,46 +32,47 @@ struct Attention {
   T scale;
   T* weights = nullptr;  // (B, H, T, S) probabilities, when asked for
 
+  T soft_cap = 0;                   // 0: none
+  const T* alibi_slopes = nullptr;  // (H), or null
+  RelativeKeys<T> relative_keys = {};
+  const Index* query_offsets = nullptr;  // (B), added to mask.query_offset; null: 0
+  const Index* key_counts = nullptr;     // (B), keys that batch row b has; null: S
+
   Index group() const { return heads / key_value_heads; }
 };
-
-/// Keys in a tile. Part of the promised order of additions: changing it changes bits.
-inline constexpr Index key_tile = 128;
 
 /// Query rows (tokens times grouped heads) that share a key tile.
 inline constexpr Index query_rows = 96;
 
 namespace internal {
 
-template <class T>
-Index whole_panels(Index columns) {
-  return (columns + panel_width<T> - 1) / panel_width<T> * panel_width<T>;
-}
-
 /// One block of queries against all the keys of one key/value head.
 template <class T>
 class AttentionBlock {
-  static_assert(key_tile % panel_width<T> == 0);
   static constexpr T minus_infinity = -std::numeric_limits<T>::infinity();
 
  public:
-  AttentionBlock(const Attention<T>& a, const Mask<T>& mask, Index b, Index key_value_head,
-                 Index t_begin, Index t_end, Arena& arena)
+  AttentionBlock(const Attention<T>& a, const KeyValuePanels<T>& panels, const Mask<T>& mask,
+                 Index b, Index key_value_head, Index t_begin, Index t_end, Arena& arena)
       : a_(a),
+        panels_(panels),
         mask_(mask),
         b_(b),
         key_value_head_(key_value_head),
         t_begin_(t_begin),
         rows_((t_end - t_begin) * a.group()),
+        first_position_(mask.query_offset + (a.query_offsets ? a.query_offsets[b] : 0) + t_begin),
+        keys_(a.key_counts ? a.key_counts[b] : a.keys),
         scratch_(arena) {
     q_ = scratch_.array<T>(rows_ * a.head_size);
     sum_ = scratch_.array<T>(rows_);
     maximum_ = scratch_.array<T>(rows_);
     result_ = scratch_.array<T>(rows_ * a.value_size);
     scores_ = scratch_.array<T>(rows_ * key_tile);
-    key_panels_ = scratch_.array<T>(key_tile * a.head_size);
-    value_panels_ = scratch_.array<T>(whole_panels<T>(a.value_size) * key_tile);
     visible_ = scratch_.array<KeyRange>(rows_);
+    if (a.relative_keys.table != nullptr) {
+      relative_scores_.emplace(a.relative_keys, t_end - t_begin, rows_, a.head_size, arena);
+    }
   }
 
   void run() {
@@ -97,7 +81,7 @@ class AttentionBlock {
     std::fill_n(maximum_, rows_, minus_infinity);
     std::fill_n(result_, rows_ * a_.value_size, T(0));
     for (Index j = first_tile(); j < keys_end_; j += key_tile) {
-      const Index n = (std::min)(key_tile, a_.keys - j);
+      const Index n = (std::min)(key_tile, keys_ - j);
       compute_scores(j, n);
       for (Index row = 0; row < rows_; ++row) update_softmax(row, n);
       add_values(j, n);
@@ -108,18 +92,19 @@ class AttentionBlock {
 
  private:
   Index token(Index row) const { return t_begin_ + row / a_.group(); }
+  Index position(Index row) const { return first_position_ + row / a_.group(); }
   Index head(Index row) const { return key_value_head_ * a_.group() + row % a_.group(); }
   Index first_tile() const { return keys_begin_ / key_tile * key_tile; }
 
   void load_queries() {
     using S = Simd<T>;
     const auto scale = S::set(a_.scale);
-    keys_begin_ = a_.keys;
+    keys_begin_ = keys_;
     keys_end_ = 0;
     for (Index row = 0; row < rows_; ++row) {
       transform(a_.q.at(b_, token(row), head(row)), q_ + row * a_.head_size, a_.head_size,
                 [&](auto q) { return S::multiply(q, scale); });
-      visible_[row] = visible_range(mask_, b_, token(row), a_.keys);
+      visible_[row] = visible_range(mask_, b_, position(row), keys_);
       if (visible_[row].begin >= visible_[row].end) continue;
       keys_begin_ = (std::min)(keys_begin_, visible_[row].begin);
       keys_end_ = (std::max)(keys_end_, visible_[row].end);
@@ -128,27 +113,48 @@ class AttentionBlock {
 
   /// scores (rows, n) of keys j ... j + n - 1, -infinity where a key may not be seen.
   void compute_scores(Index j, Index n) {
-    const auto k = RightFactor<T>::from_rows(a_.k.at(b_, j, key_value_head_), a_.k.token_stride);
+    const T* panels = panels_.key_panel(b_, key_value_head_, j);
     for (Index column = 0; column < n; column += panel_width<T>) {
-      T* panel = key_panels_ + column * a_.head_size;
-      pack_panel(k, column, (std::min)(panel_width<T>, n - column), 0, a_.head_size, panel);
-      multiply_panel<T>(q_, a_.head_size, rows_, panel, a_.head_size, scores_ + column, key_tile,
-                        panel_width<T>, Start::zero, nullptr);
+      multiply_panel<T>(q_, a_.head_size, rows_, panels + column * a_.head_size, a_.head_size,
+                        scores_ + column, key_tile, panel_width<T>, Start::zero, nullptr);
     }
-    for (Index row = 0; row < rows_; ++row) mask_scores(row, j, n);
+    if (relative_scores_)
+      relative_scores_->add(q_, panels, a_.scale, first_position_, j, n, scores_);
+    for (Index row = 0; row < rows_; ++row) {
+      T* s = scores_ + row * key_tile;
+      if (a_.soft_cap > 0) soft_cap(s, n, a_.soft_cap);
+      if (a_.alibi_slopes != nullptr) add_alibi(row, j, n, s);
+      if (mask_.offset_bias) add_offset_bias(row, j, n, s);
+      if (mask_.bias.given()) add_bias(row, j, n, s);
+      mask_scores(row, j, n, s);
+    }
   }
 
-  void mask_scores(Index row, Index j, Index n) {
-    T* s = scores_ + row * key_tile;
-    const Index h = head(row), t = token(row);
-    if (mask_.bias.given()) {
-      const T* bias = mask_.bias.keys(b_, h, t);
-      const Index stride = mask_.bias.key_stride();
-      for (Index i = 0; i < n; ++i) {
-        const T added = bias[(j + i) * stride];
-        s[i] = added == minus_infinity ? added : s[i] + added;
-      }
-    }
+  void add_alibi(Index row, Index j, Index n, T* s) const {
+    using S = Simd<T>;
+    const auto slope = S::set(-a_.alibi_slopes[head(row)]);
+    T distances[static_cast<std::size_t>(key_tile)];
+    for (Index i = 0; i < n; ++i) distances[i] = static_cast<T>(std::abs(position(row) - (j + i)));
+    transform(distances, s, s, n, [&](auto d, auto score) { return S::fma(slope, d, score); });
+  }
+
+  /// A bias of -infinity blocks the key, whatever its score is.
+  static T biased(T score, T bias) { return bias == minus_infinity ? bias : score + bias; }
+
+  void add_offset_bias(Index row, Index j, Index n, T* s) const {
+    const TensorView<const T, 2>& bias = *mask_.offset_bias;
+    const Index reach = bias.dim(1) / 2, first = j - position(row);
+    const T* values = bias.data() + (bias.dim(0) == 1 ? 0 : head(row)) * bias.dim(1) + reach;
+    for (Index i = 0; i < n; ++i) s[i] = biased(s[i], values[std::clamp(first + i, -reach, reach)]);
+  }
+
+  void add_bias(Index row, Index j, Index n, T* s) const {
+    const T* bias = mask_.bias.keys(b_, head(row), token(row));
+    const Index stride = mask_.bias.key_stride();
+    for (Index i = 0; i < n; ++i) s[i] = biased(s[i], bias[(j + i) * stride]);
+  }
+
+  void mask_scores(Index row, Index j, Index n, T* s) const {
     const Index begin = std::clamp<Index>(visible_[row].begin - j, 0, n);
     const Index end = std::clamp<Index>(visible_[row].end - j, begin, n);
     std::fill(s, s + begin, minus_infinity);
@@ -158,7 +164,7 @@ class AttentionBlock {
       for (Index i = begin; i < end; ++i) s[i] = allowed[i] ? s[i] : minus_infinity;
     }
     if (mask_.allowed.given()) {
-      const bool* allowed = mask_.allowed.keys(b_, h, t);
+      const bool* allowed = mask_.allowed.keys(b_, head(row), token(row));
       const Index stride = mask_.allowed.key_stride();
       for (Index i = begin; i < end; ++i) s[i] = allowed[(j + i) * stride] ? s[i] : minus_infinity;
     }
@@ -188,40 +194,31 @@ class AttentionBlock {
 
   /// result (rows, E) += probabilities (rows, n) v (n, E).
   void add_values(Index j, Index n) {
-    if (!values_are_finite(j, n)) return add_values_seen(j, n);
-    const auto v = RightFactor<T>::from_columns(a_.v.at(b_, j, key_value_head_), a_.v.token_stride);
-    for (Index column = 0; column < a_.value_size; column += panel_width<T>) {
-      const Index columns = (std::min)(panel_width<T>, a_.value_size - column);
-      pack_panel(v, column, columns, 0, n, value_panels_);
-      multiply_panel<T>(scores_, key_tile, rows_, value_panels_, n, result_ + column, a_.value_size,
-                        columns, Start::stored, nullptr);
+    const bool finite = panels_.tile_is_finite(b_, key_value_head_, j);
+    for (Index feature = 0; feature < a_.value_size; feature += panel_width<T>) {
+      const Index columns = (std::min)(panel_width<T>, a_.value_size - feature);
+      const T* panel = panels_.value_panel(b_, key_value_head_, feature, j);
+      if (finite) {
+        multiply_panel<T>(scores_, key_tile, rows_, panel, n, result_ + feature, a_.value_size,
+                          columns, Start::stored, nullptr);
+      } else {
+        add_values_seen(panel, n, result_ + feature, columns);
+      }
     }
-  }
-
-  bool values_are_finite(Index j, Index n) const {
-    using S = Simd<T>;
-    T all(0);
-    for (Index i = j; i < j + n; ++i) {
-      const T* v = a_.v.at(b_, i, key_value_head_);
-      all += row_sum<T>(a_.value_size, [&](Index e, Index part) {
-        return S::multiply(S::load_partial(v + e, part), S::zero());
-      });
-    }
-    return all == T(0);
   }
 
   /// The same sums in the same order, but keys of weight zero are left out instead of multiplied by
   /// zero.
-  void add_values_seen(Index j, Index n) {
+  void add_values_seen(const T* panel, Index n, T* result, Index columns) const {
     using S = Simd<T>;
     for (Index row = 0; row < rows_; ++row) {
-      T* result = result_ + row * a_.value_size;
+      T* r = result + row * a_.value_size;
       for (Index i = 0; i < n; ++i) {
         const T p = scores_[row * key_tile + i];
         if (p == T(0)) continue;
         const auto weight = S::set(p);
-        transform(a_.v.at(b_, j + i, key_value_head_), result, result, a_.value_size,
-                  [&](auto v, auto r) { return S::fma(weight, v, r); });
+        transform(panel + i * panel_width<T>, r, r, columns,
+                  [&](auto v, auto sum) { return S::fma(weight, v, sum); });
       }
     }
   }
@@ -240,7 +237,7 @@ class AttentionBlock {
     using S = Simd<T>;
     for (Index row = 0; row < rows_; ++row) std::fill_n(weights(row), a_.keys, T(0));
     for (Index j = first_tile(); j < keys_end_; j += key_tile) {
-      const Index n = (std::min)(key_tile, a_.keys - j);
+      const Index n = (std::min)(key_tile, keys_ - j);
       compute_scores(j, n);
       for (Index row = 0; row < rows_; ++row) {
         if (sum_[row] == T(0)) continue;
@@ -257,12 +254,15 @@ class AttentionBlock {
   }
 
   const Attention<T>& a_;
+  const KeyValuePanels<T>& panels_;
   const Mask<T>& mask_;
   Index b_, key_value_head_, t_begin_, rows_;
+  Index first_position_, keys_;
   Index keys_begin_ = 0, keys_end_ = 0;
   Scratch scratch_;
-  T *q_, *sum_, *maximum_, *result_, *scores_, *key_panels_, *value_panels_;
+  T *q_, *sum_, *maximum_, *result_, *scores_;
   KeyRange* visible_;
+  std::optional<RelativeScores<T>> relative_scores_;
 };
 
 }  // namespace internal

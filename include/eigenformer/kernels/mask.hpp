@@ -13,8 +13,12 @@
 //   layer(x, {.allowed = pairs});                     // (T, S) to (B, H, T, S), bool
 //   layer(x, {.bias = scores});                       // added to the scaled scores; likewise
 //   layer(x, {.window = 128});                        // keys later than query position - 128
+//   layer(x, {.offset_bias = table});                 // (H or 1, 2 R + 1), added by offset
 //
-// A query that may see no key gets exactly zero from attention. In `bias` only -infinity blocks a
+// `offset_bias` holds what is added to the score of a key `offset` = key position - query position
+// away, for offsets -R ... R; those beyond get the ends' bias.
+//
+// A query that may see no key gets exactly zero from attention. In biases only -infinity blocks a
 // key; a very negative finite number merely weighs against it. A mask holds views: what it points
 // to must live as long as the call.
 
@@ -132,6 +136,7 @@ struct Mask {
   Broadcast<bool> allowed = {};
   Broadcast<T> bias = {};
   Index window = 0;
+  std::optional<TensorView<const T, 2>> offset_bias = {};
 };
 
 namespace kernels {
@@ -160,6 +165,12 @@ void require_valid_mask(std::string_view who, const Mask<T>& mask, const Shape<4
     require(mask.key_allowed->shape() == Shape<2>{batch, keys}, who, ": mask.key_allowed must be ",
             Shape<2>{batch, keys}, "; got ", mask.key_allowed->shape());
   }
+  if (mask.offset_bias) {
+    const Index heads = mask.offset_bias->dim(0), offsets = mask.offset_bias->dim(1);
+    require((heads == 1 || heads == scores[1]) && offsets % 2 == 1, who,
+            ": mask.offset_bias must be (1 or ", scores[1], ", 2 R + 1); got ",
+            mask.offset_bias->shape());
+  }
   mask.allowed.require_broadcastable(who, "mask.allowed", scores);
   mask.bias.require_broadcastable(who, "mask.bias", scores);
 }
@@ -169,12 +180,11 @@ struct KeyRange {
   Index begin, end;
 };
 
-/// The keys that causality, the window and the lengths leave to query t of batch row b, out of
-/// `keys`.
+/// The keys that causality, the window and the lengths leave to a query of batch row b at
+/// `position`, out of `keys`.
 template <class T>
-KeyRange visible_range(const Mask<T>& mask, Index b, Index t, Index keys) {
+KeyRange visible_range(const Mask<T>& mask, Index b, Index position, Index keys) {
   KeyRange range{0, keys};
-  const Index position = mask.query_offset + t;
   if (mask.causal) range.end = std::clamp<Index>(position + 1, 0, keys);
   if (mask.key_lengths.given()) range.end = (std::min)(range.end, mask.key_lengths[b]);
   if (mask.window > 0) range.begin = std::clamp<Index>(position + 1 - mask.window, 0, keys);

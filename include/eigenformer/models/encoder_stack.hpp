@@ -37,19 +37,30 @@ struct EncoderStackConfig {
   bool feed_forward_bias = true;
   bool norm_bias = true;
   std::optional<double> attention_scale = {};
+  AttentionPositions attention_positions = {};
+  bool query_key_norm = false;
+  double attn_logit_softcapping = 0;  // 0: none
+  Index sliding_window = 0;           // 0: none
   double attention_probs_dropout_prob = 0;
   double activation_dropout_prob = 0;
   double hidden_dropout_prob = 0;
 };
 
-/// Layers of a model with these fields, all alike. Throws for a negative number of layers.
-template <class Layer, class ModelConfig>
-std::vector<Layer> make_encoder_layers(const ModelConfig& config) {
+/// Layers of a model with these fields, all alike. A table of relative biases is the model's.
+/// Throws for a negative number of layers.
+template <class Layer, class LayerConfig, class ModelConfig>
+std::vector<Layer> make_layers(const ModelConfig& config) {
   constexpr Index most = 1'000'000;
   require(config.num_hidden_layers >= 0 && config.num_hidden_layers <= most,
           "num_hidden_layers must be in [0, ", most, "]; got ", config.num_hidden_layers);
-  return std::vector<Layer>(static_cast<std::size_t>(config.num_hidden_layers),
-                            Layer(EncoderLayerConfig::from(config)));
+  LayerConfig layer = LayerConfig::from(config);
+  layer.attention_positions = layer.attention_positions.without_table();
+  return std::vector<Layer>(static_cast<std::size_t>(config.num_hidden_layers), Layer(layer));
+}
+
+template <class Layer, class ModelConfig>
+std::vector<Layer> make_encoder_layers(const ModelConfig& config) {
+  return make_layers<Layer, EncoderLayerConfig>(config);
 }
 
 /// The final norm of a model with these fields, if it has one.
@@ -59,20 +70,31 @@ std::optional<Norm> make_final_norm(const ModelConfig& config) {
   return Norm(Norm::config_from(config));
 }
 
-/// Sends `y` through the layers and the norm, in place.
-template <class Layer, class Norm, class T>
-void run_encoder_layers(const std::vector<Layer>& layers, const std::optional<Norm>& final_norm,
-                        const Mask<T>& mask, TensorView<T, 3> y, Workspace& workspace) {
+/// Sends `y` through the layers and the norm, in place. `run(layer, i, from, to)` runs one layer.
+template <class Layer, class Norm, class T, class Run>
+void run_layers(const std::vector<Layer>& layers, const std::optional<Norm>& final_norm,
+                TensorView<T, 3> y, Workspace& workspace, Run&& run) {
   if (!layers.empty()) {
     Scratch scratch(workspace);
     TensorView<T, 3> from = y, to = scratch.tensor<T, 3>(y.shape());
-    for (const Layer& layer : layers) {
-      layer.forward(from, mask, to, workspace);
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      run(layers[i], i, TensorView<const T, 3>(from), to);
       std::swap(from, to);
     }
     if (from.data() != y.data()) std::copy(from.begin(), from.end(), y.begin());
   }
   if (final_norm) final_norm->forward(y, y, workspace);
+}
+
+/// Sends `y` through the layers and the norm of an encoder, in place.
+template <class Encoder, class T>
+void run_encoder(const Encoder& encoder, Mask<T> mask, TensorView<T, 3> y, Workspace& workspace) {
+  Scratch scratch(workspace);
+  if (encoder.relative_bias) mask = encoder.relative_bias->add_to(mask, scratch);
+  run_layers(encoder.layers, encoder.final_norm, y, workspace,
+             [&](const auto& layer, std::size_t, TensorView<const T, 3> from, TensorView<T, 3> to) {
+               layer.forward(from, mask, to, workspace);
+             });
 }
 
 template <class Format, template <class> class Norm = LayerNorm,
@@ -84,16 +106,21 @@ struct EncoderStack {
   using WithFormat = EncoderStack<F, Norm, FeedForwardNetwork>;
 
   EncoderStackConfig config;
+  std::optional<RelativeBias<Format>> relative_bias;  // if attention_positions has one
   std::vector<Layer> layers;
   std::optional<Norm<Format>> final_norm;
 
   explicit EncoderStack(const EncoderStackConfig& config_)
       : config(config_),
         layers(make_encoder_layers<Layer>(config)),
-        final_norm(make_final_norm<Norm<Format>>(config)) {}
+        final_norm(make_final_norm<Norm<Format>>(config)) {
+    if (config.attention_positions.has_relative_bias())
+      relative_bias.emplace(RelativeBias<Format>::config_from(config, true));
+  }
 
   template <class F, class... Stack>
   static void visit(F&& f, Stack&... stack) {
+    f("relative_bias", stack.relative_bias...);
     f("layers", stack.layers...);
     f("final_norm", stack.final_norm...);
   }
@@ -107,7 +134,7 @@ struct EncoderStack {
     kernels::require_valid_mask("EncoderStack", mask,
                                 {x.dim(0), config.num_attention_heads, x.dim(1), x.dim(1)});
     std::copy(x.begin(), x.end(), y.begin());
-    run_encoder_layers(layers, final_norm, mask, y, workspace);
+    run_encoder(*this, mask, y, workspace);
   }
 
   Tensor<Scalar, 3> operator()(const Tensor<Scalar, 3>& x, const Mask<Scalar>& mask = {}) const {

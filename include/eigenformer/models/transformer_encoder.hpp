@@ -2,7 +2,7 @@
 #pragma once
 
 // An encoder from token ids on: embeddings, layers, a final norm by option. BERT, MiniLM, RoBERTa,
-// DistilBERT and their kin are configurations of it.
+// DistilBERT, the encoders of T5 and BART and their kin are configurations of it.
 //
 //   ids: (B, T) int32   result: (B, T, hidden_size)
 //
@@ -43,6 +43,10 @@ struct TransformerEncoderConfig {
   bool norm_bias = true;
   std::optional<Index> padding_id = {};
   std::optional<double> attention_scale = {};
+  AttentionPositions attention_positions = {};
+  bool query_key_norm = false;
+  double attn_logit_softcapping = 0;  // 0: none
+  Index sliding_window = 0;           // 0: none
   double attention_probs_dropout_prob = 0;
   double activation_dropout_prob = 0;
   double hidden_dropout_prob = 0;
@@ -58,6 +62,7 @@ struct TransformerEncoder {
 
   TransformerEncoderConfig config;
   Embeddings<Format> embeddings;
+  std::optional<RelativeBias<Format>> relative_bias;  // if attention_positions has one
   std::vector<Layer> layers;
   std::optional<Norm<Format>> final_norm;
 
@@ -65,11 +70,15 @@ struct TransformerEncoder {
       : config(config_),
         embeddings(Embeddings<Format>::config_from(config)),
         layers(make_encoder_layers<Layer>(config)),
-        final_norm(make_final_norm<Norm<Format>>(config)) {}
+        final_norm(make_final_norm<Norm<Format>>(config)) {
+    if (config.attention_positions.has_relative_bias())
+      relative_bias.emplace(RelativeBias<Format>::config_from(config, true));
+  }
 
   template <class F, class... Encoder>
   static void visit(F&& f, Encoder&... encoder) {
     f("embeddings", encoder.embeddings...);
+    f("relative_bias", encoder.relative_bias...);
     f("layers", encoder.layers...);
     f("final_norm", encoder.final_norm...);
   }
@@ -79,7 +88,7 @@ struct TransformerEncoder {
     kernels::require_valid_mask("TransformerEncoder", mask,
                                 {ids.dim(0), config.num_attention_heads, ids.dim(1), ids.dim(1)});
     embeddings.forward(ids, inputs, y, workspace);
-    run_encoder_layers(layers, final_norm, mask, y, workspace);
+    run_encoder(*this, mask, y, workspace);
   }
 
   Tensor<Scalar, 3> operator()(const Tensor<std::int32_t, 2>& ids, const Mask<Scalar>& mask = {},

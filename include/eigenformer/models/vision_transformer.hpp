@@ -39,6 +39,10 @@ struct VisionTransformerConfig {
   bool feed_forward_bias = true;
   bool norm_bias = true;
   std::optional<double> attention_scale = {};
+  AttentionPositions attention_positions = {};
+  bool query_key_norm = false;
+  double attn_logit_softcapping = 0;  // 0: none
+  Index sliding_window = 0;           // 0: none
   double attention_probs_dropout_prob = 0;
   double activation_dropout_prob = 0;
   double hidden_dropout_prob = 0;
@@ -54,8 +58,9 @@ struct VisionTransformer {
 
   VisionTransformerConfig config;
   PatchEmbedding<Format> patch_embedding;
-  Parameter<Format, 1> class_token;         // (hidden_size)
-  Parameter<Format, 2> position_embedding;  // (1 + N, hidden_size)
+  Parameter<Format, 1> class_token;                   // (hidden_size)
+  Parameter<Format, 2> position_embedding;            // (1 + N, hidden_size)
+  std::optional<RelativeBias<Format>> relative_bias;  // if attention_positions has one
   std::vector<Layer> layers;
   std::optional<Norm<Format>> final_norm;
   Linear<Format> head;
@@ -67,13 +72,17 @@ struct VisionTransformer {
         position_embedding({1 + patch_embedding.config.num_patches(), config.hidden_size}),
         layers(make_encoder_layers<Layer>(config)),
         final_norm(make_final_norm<Norm<Format>>(config)),
-        head({config.hidden_size, config.num_labels}) {}
+        head({config.hidden_size, config.num_labels}) {
+    if (config.attention_positions.has_relative_bias())
+      relative_bias.emplace(RelativeBias<Format>::config_from(config, true));
+  }
 
   template <class F, class... Model>
   static void visit(F&& f, Model&... model) {
     f("patch_embedding", model.patch_embedding...);
     f("class_token", model.class_token...);
     f("position_embedding", model.position_embedding...);
+    f("relative_bias", model.relative_bias...);
     f("layers", model.layers...);
     f("final_norm", model.final_norm...);
     f("head", model.head...);
@@ -109,7 +118,7 @@ struct VisionTransformer {
         kernels::add<Scalar>(rows, position_embedding, rows, workspace);
       }
     }
-    run_encoder_layers(layers, final_norm, Mask<Scalar>{}, y, workspace);
+    run_encoder(*this, Mask<Scalar>{}, y, workspace);
   }
 
   void forward(TensorView<const Scalar, 4> images, TensorView<Scalar, 2> logits,

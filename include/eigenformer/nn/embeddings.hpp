@@ -39,7 +39,7 @@ inline std::string to_string(PositionEmbedding kind) {
 }
 
 struct EmbeddingsConfig {
-  Index vocab_size = 0;
+  Index vocab_size = 0;  // 0: no token table of its own, `forward` is given another module's
   Index hidden_size = 0;
   Index max_position_embeddings = 512;  // rows of the learned table; unused otherwise
   Index type_vocab_size = 0;            // 0: no token types
@@ -106,7 +106,7 @@ struct Embeddings {
 
   template <class F, class... Layer>
   static void visit(F&& f, Layer&... layer) {
-    f("token", layer.token...);
+    if (((layer.config.vocab_size > 0) && ...)) f("token", layer.token...);
     f("position", layer.position...);
     f("token_type", layer.token_type...);
     f("norm", layer.norm...);
@@ -116,9 +116,18 @@ struct Embeddings {
   /// them; y is unchanged then.
   void forward(TensorView<const std::int32_t, 2> ids, const EmbeddingInputs& inputs,
                TensorView<Scalar, 3> y, Workspace& workspace) const {
+    forward(ids, inputs, token, y, workspace);
+  }
+
+  /// The same with a token table that is shared with another module.
+  void forward(TensorView<const std::int32_t, 2> ids, const EmbeddingInputs& inputs,
+               const Embedding<Format>& table, TensorView<Scalar, 3> y,
+               Workspace& workspace) const {
     const Index batch = ids.dim(0), tokens = ids.dim(1);
     require_shape("Embeddings: y", y.shape(), {batch, tokens, config.hidden_size});
-    kernels::require_ids("Embeddings: token", ids.data(), ids.size(), config.vocab_size);
+    require(table.config.embedding_dim == config.hidden_size, "Embeddings: the token table has ",
+            table.config.embedding_dim, " columns; hidden_size is ", config.hidden_size);
+    kernels::require_ids("Embeddings: token", ids.data(), ids.size(), table.config.num_embeddings);
     const bool types_given = inputs.token_types.has_value(),
                positions_given = inputs.positions.has_value();
     if (types_given) {
@@ -147,7 +156,7 @@ struct Embeddings {
         config.scale_embeddings
             ? static_cast<Scalar>(std::sqrt(static_cast<double>(config.hidden_size)))
             : Scalar(1);
-    kernels::look_up<Scalar>(token.weight, ids.data(), scale, false, folded, workspace);
+    kernels::look_up<Scalar>(table.weight, ids.data(), scale, false, folded, workspace);
     if (token_type) {
       const std::int32_t* types = types_given ? inputs.token_types->data() : nullptr;
       if (!types_given) {
@@ -171,6 +180,17 @@ struct Embeddings {
     Workspace workspace;
     forward(ids, inputs, y, workspace);
     return y;
+  }
+
+  /// The row of the position table for token t of a sequence whose first token stands at `first`.
+  std::int32_t position_of(Index first, Index t) const {
+    constexpr Index largest = (std::numeric_limits<std::int32_t>::max)();
+    const auto fits = [](Index i) { return i >= -largest && i <= largest; };
+    require(fits(first) && fits(config.position_offset) && fits(first + t + config.position_offset),
+            "Embeddings: first_position ", first, " and position_offset ", config.position_offset,
+            " lead beyond 32 bits");
+    const Index at = first + t + config.position_offset;
+    return static_cast<std::int32_t>(at);
   }
 
  private:
@@ -197,16 +217,6 @@ struct Embeddings {
         kernels::add_sinusoid(layout, positions[i], frequencies, y.data() + i * width, width);
       }
     });
-  }
-
-  std::int32_t position_of(Index first, Index t) const {
-    constexpr Index largest = (std::numeric_limits<std::int32_t>::max)();
-    const auto fits = [](Index i) { return i >= -largest && i <= largest; };
-    require(fits(first) && fits(config.position_offset) && fits(first + t + config.position_offset),
-            "Embeddings: first_position ", first, " and position_offset ", config.position_offset,
-            " lead beyond 32 bits");
-    const Index at = first + t + config.position_offset;
-    return static_cast<std::int32_t>(at);
   }
 
   void require_positions(const std::int32_t* rows, Index count) const {

@@ -16,20 +16,14 @@
 // EncoderLayer<float, RMSNorm, GatedFeedForward>.
 
 #include <optional>
-#include <string>
 
 #include "eigenformer/nn/feed_forward.hpp"
 #include "eigenformer/nn/layer_norm.hpp"
 #include "eigenformer/nn/multi_head_attention.hpp"
+#include "eigenformer/nn/residual_branch.hpp"
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
-
-enum class NormPlacement { pre, post };
-
-inline std::string to_string(NormPlacement placement) {
-  return placement == NormPlacement::pre ? "pre" : "post";
-}
 
 struct EncoderLayerConfig {
   Index hidden_size = 0;
@@ -48,9 +42,13 @@ struct EncoderLayerConfig {
   bool feed_forward_bias = true;
   bool norm_bias = true;
   std::optional<double> attention_scale = {};  // default 1 / sqrt(head size)
-  double attention_probs_dropout_prob = 0;     // training: on the attention weights
-  double activation_dropout_prob = 0;          // training: inside the feed-forward
-  double hidden_dropout_prob = 0;              // training: on the result of each branch
+  AttentionPositions attention_positions = {};
+  bool query_key_norm = false;
+  double attn_logit_softcapping = 0;        // 0: none
+  Index sliding_window = 0;                 // 0: none
+  double attention_probs_dropout_prob = 0;  // training: on the attention weights
+  double activation_dropout_prob = 0;       // training: inside the feed-forward
+  double hidden_dropout_prob = 0;           // training: on the result of each branch
 
   /// The layers of a model with these fields.
   template <class ModelConfig>
@@ -71,6 +69,10 @@ struct EncoderLayerConfig {
             .feed_forward_bias = c.feed_forward_bias,
             .norm_bias = c.norm_bias,
             .attention_scale = c.attention_scale,
+            .attention_positions = c.attention_positions,
+            .query_key_norm = c.query_key_norm,
+            .attn_logit_softcapping = c.attn_logit_softcapping,
+            .sliding_window = c.sliding_window,
             .attention_probs_dropout_prob = c.attention_probs_dropout_prob,
             .activation_dropout_prob = c.activation_dropout_prob,
             .hidden_dropout_prob = c.hidden_dropout_prob};
@@ -116,14 +118,14 @@ struct EncoderLayer {
     require_disjoint("EncoderLayer: weights", weights, y);
     Scratch scratch(workspace);
     const auto h = scratch.tensor<Scalar, 3>(x.shape());
-    add_branch(attention_norm, x, h, workspace,
-               [&](TensorView<const Scalar, 3> from, TensorView<Scalar, 3> to) {
-                 attention.forward(from, from, from, mask, to, workspace, weights);
-               });
-    add_branch(feed_forward_norm, h, y, workspace,
-               [&](TensorView<const Scalar, 3> from, TensorView<Scalar, 3> to) {
-                 feed_forward.forward(from, to, workspace);
-               });
+    using Input = TensorView<const Scalar, 3>;
+    using Result = TensorView<Scalar, 3>;
+    add_branch<Scalar>(config.norm_placement, attention_norm, x, h, workspace,
+                       [&](Input from, Result to) {
+                         attention.forward(from, from, from, mask, to, workspace, weights);
+                       });
+    add_branch<Scalar>(config.norm_placement, feed_forward_norm, h, y, workspace,
+                       [&](Input from, Result to) { feed_forward.forward(from, to, workspace); });
   }
 
   Tensor<Scalar, 3> operator()(const Tensor<Scalar, 3>& x, const Mask<Scalar>& mask = {}) const {
@@ -131,23 +133,6 @@ struct EncoderLayer {
     Workspace workspace;
     forward(x, mask, y, workspace);
     return y;
-  }
-
- private:
-  /// y = x + branch(norm(x)) or norm(x + branch(x)): the only place that knows the difference.
-  template <class Branch>
-  void add_branch(const Norm<Format>& norm, TensorView<const Scalar, 3> x, TensorView<Scalar, 3> y,
-                  Workspace& workspace, Branch&& branch) const {
-    if (config.norm_placement == NormPlacement::pre) {
-      Scratch scratch(workspace);
-      const auto normal = scratch.tensor<Scalar, 3>(x.shape());
-      norm.forward(x, normal, workspace);
-      branch(normal, y);
-    } else {
-      branch(x, y);
-    }
-    kernels::add<Scalar>(x.folded(), y.folded(), y.folded(), workspace);
-    if (config.norm_placement == NormPlacement::post) norm.forward(y, y, workspace);
   }
 };
 

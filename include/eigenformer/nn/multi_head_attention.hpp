@@ -9,46 +9,36 @@
 //
 //   x, y: (B, T, hidden_size)   m, the memory: (B, S, key_value_size); x itself in self-attention
 //
-// Head h owns columns h D ... (h + 1) D - 1. Masks: kernels/mask.hpp. A query that sees no key gets
-// the output projection's bias. One function computes y whether or not the weights are asked for,
-// so asking changes nothing.
+// Head h owns columns h D ... (h + 1) D - 1. By configuration queries and keys are normalized head
+// by head, then turned by their positions, or positions enter the scores
+// (nn/attention_positions.hpp). Query t stands at position mask.query_offset + t, key j at j.
+//
+// Masks: kernels/mask.hpp. A query that sees no key gets the output projection's bias. One function
+// computes y whether or not the weights are asked for, so asking changes nothing.
+//
+// With a cache (nn/key_value_cache.hpp) the keys and values of earlier calls count as well: the
+// results are the bits of one call with all tokens.
 
 #include <cmath>
 #include <optional>
 
+#include "eigenformer/kernels/alibi.hpp"
 #include "eigenformer/kernels/attention.hpp"
+#include "eigenformer/kernels/rotary.hpp"
+#include "eigenformer/nn/attention_config.hpp"
+#include "eigenformer/nn/embedding.hpp"
+#include "eigenformer/nn/key_value_cache.hpp"
 #include "eigenformer/nn/linear.hpp"
+#include "eigenformer/nn/relative_bias.hpp"
+#include "eigenformer/nn/rms_norm.hpp"
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 
-struct MultiHeadAttentionConfig {
-  Index hidden_size = 0;
-  Index num_attention_heads = 1;
-  Index num_key_value_heads = 0;  // 0: as many as attention heads; otherwise it must divide them
-  Index head_size = 0;            // 0: hidden_size / num_attention_heads, which must divide
-  Index key_value_size = 0;       // width of the memory; 0: hidden_size
-  Index value_size = 0;  // width of the values' input if it isn't the keys'; 0: key_value_size
-  bool query_bias = true;
-  bool key_bias = true;
-  bool value_bias = true;
-  bool output_bias = true;
-  std::optional<double> scale = {};         // of the scores; default 1 / sqrt(head_size)
-  double attention_probs_dropout_prob = 0;  // training: on the weights
-
-  Index key_value_heads() const {
-    return num_key_value_heads == 0 ? num_attention_heads : num_key_value_heads;
-  }
-  Index size_of_head() const {
-    return head_size == 0 ? hidden_size / num_attention_heads : head_size;
-  }
-  Index key_input_size() const { return key_value_size == 0 ? hidden_size : key_value_size; }
-  Index value_input_size() const { return value_size == 0 ? key_input_size() : value_size; }
-};
-
 template <class Format>
 struct MultiHeadAttention {
   using Scalar = ScalarOf<Format>;
+  using Cache = KeyValueCache<Scalar>;
   template <class F>
   using WithFormat = MultiHeadAttention<F>;
 
@@ -57,26 +47,21 @@ struct MultiHeadAttention {
   Linear<Format> key;
   Linear<Format> value;
   Linear<Format> output;
+  std::optional<RMSNorm<Format>> query_norm;            // over head_size, if query_key_norm
+  std::optional<RMSNorm<Format>> key_norm;              // likewise
+  std::optional<RelativeBias<Format>> relative_bias;    // if attention_positions has one
+  std::optional<Embedding<Format>> distance_embedding;  // (2 M - 1, D), for relative_key*
 
   /// The attention of a layer or model with these fields.
   template <class LayerConfig>
   static MultiHeadAttentionConfig config_from(const LayerConfig& c) {
-    return {.hidden_size = c.hidden_size,
-            .num_attention_heads = c.num_attention_heads,
-            .num_key_value_heads = c.num_key_value_heads,
-            .head_size = c.head_size,
-            .query_bias = c.query_bias,
-            .key_bias = c.key_bias,
-            .value_bias = c.value_bias,
-            .output_bias = c.output_bias,
-            .scale = c.attention_scale,
-            .attention_probs_dropout_prob = c.attention_probs_dropout_prob};
+    return MultiHeadAttentionConfig::from(c);
   }
 
   /// Throws std::invalid_argument with the numbers for heads that don't divide, zero or negative
   /// sizes.
   explicit MultiHeadAttention(const MultiHeadAttentionConfig& config_)
-      : config(checked(config_)),
+      : config(internal::checked(config_)),
         query({config.hidden_size, config.num_attention_heads * config.size_of_head(),
                config.query_bias}),
         key({config.key_input_size(), config.key_value_heads() * config.size_of_head(),
@@ -84,7 +69,18 @@ struct MultiHeadAttention {
         value({config.value_input_size(), config.key_value_heads() * config.size_of_head(),
                config.value_bias}),
         output({config.num_attention_heads * config.size_of_head(), config.hidden_size,
-                config.output_bias}) {}
+                config.output_bias}) {
+    if (config.attention_positions.has_relative_bias())
+      relative_bias.emplace(RelativeBias<Format>::config_from(config, config.bidirectional));
+    if (config.query_key_norm) {
+      query_norm.emplace(RMSNormConfig{config.size_of_head(), config.rms_norm_eps});
+      key_norm.emplace(query_norm->config);
+    }
+    if (config.attention_positions.embeds_offsets()) {
+      distance_embedding.emplace(EmbeddingConfig{
+          2 * config.attention_positions.max_position_embeddings - 1, config.size_of_head()});
+    }
+  }
 
   template <class F, class... Layer>
   static void visit(F&& f, Layer&... layer) {
@@ -92,6 +88,10 @@ struct MultiHeadAttention {
     f("key", layer.key...);
     f("value", layer.value...);
     f("output", layer.output...);
+    f("query_norm", layer.query_norm...);
+    f("key_norm", layer.key_norm...);
+    f("relative_bias", layer.relative_bias...);
+    f("distance_embedding", layer.distance_embedding...);
   }
 
   /// Queries from x (B, T, hidden_size), keys and values from memories (B, S, ...) of their own
@@ -101,44 +101,97 @@ struct MultiHeadAttention {
                TensorView<const Scalar, 3> value_memory, const Mask<Scalar>& mask,
                TensorView<Scalar, 3> y, Workspace& workspace,
                TensorView<Scalar, 4> weights = {}) const {
-    const Index batch = x.dim(0), queries = x.dim(1), keys = key_memory.dim(1);
-    const Index heads = config.num_attention_heads, size = config.size_of_head();
-    const Index key_value_heads = config.key_value_heads();
-    require_arguments(x, key_memory, value_memory, mask, y, weights);
-
+    require_memories(key_memory, value_memory, x.dim(0));
+    require_arguments(x, key_memory.dim(1), mask, y);
+    require_disjoint("MultiHeadAttention", y, key_memory);
+    require_disjoint("MultiHeadAttention", y, value_memory);
+    if (weights.data() != nullptr) {
+      require_shape("MultiHeadAttention: weights", weights.shape(),
+                    scores_shape(x, key_memory.dim(1)));
+      require_disjoint("MultiHeadAttention: weights", y, weights);
+      require_disjoint("MultiHeadAttention: weights", x, weights);
+      require_disjoint("MultiHeadAttention: weights", key_memory, weights);
+      require_disjoint("MultiHeadAttention: weights", value_memory, weights);
+      require_disjoint("MultiHeadAttention: weights", mask.bias, weights);
+    }
     Scratch scratch(workspace);
-    const auto q = scratch.tensor<Scalar, 2>({batch * queries, heads * size});
-    const auto k = scratch.tensor<Scalar, 2>({batch * keys, key_value_heads * size});
-    const auto v = scratch.tensor<Scalar, 2>(k.shape());
-    const auto attended = scratch.tensor<Scalar, 2>(q.shape());
-    query.forward(x.folded(), q, workspace);
-    key.forward(key_memory.folded(), k, workspace);
-    value.forward(value_memory.folded(), v, workspace);
-
-    using std::sqrt;
-    kernels::attend<Scalar>(
-        {.batch = batch,
-         .queries = queries,
-         .keys = keys,
-         .heads = heads,
-         .key_value_heads = key_value_heads,
-         .head_size = size,
-         .value_size = size,
-         .q = kernels::Heads<const Scalar>::token_major(q.data(), queries, heads, size),
-         .k = kernels::Heads<const Scalar>::token_major(k.data(), keys, key_value_heads, size),
-         .v = kernels::Heads<const Scalar>::token_major(v.data(), keys, key_value_heads, size),
-         .y = kernels::Heads<Scalar>::token_major(attended.data(), queries, heads, size),
-         .scale = config.scale ? static_cast<Scalar>(*config.scale)
-                               : Scalar(1) / sqrt(static_cast<Scalar>(size)),
-         .weights = weights.data()},
-        mask, workspace);
-    output.forward(attended, y.folded(), workspace);
+    const auto [k, v] = project_memories(key_memory, value_memory, nullptr, scratch, workspace);
+    kernels::Attention<Scalar> a = attention(key_memory.dim(1));
+    a.k = k;
+    a.v = v;
+    a.weights = weights.data();
+    run(a, x, mask, y, workspace, [&](const auto& attention, const Mask<Scalar>& whole_mask) {
+      kernels::attend(attention, whole_mask, workspace);
+    });
   }
 
   /// Self-attention.
   void forward(TensorView<const Scalar, 3> x, const Mask<Scalar>& mask, TensorView<Scalar, 3> y,
                Workspace& workspace) const {
     forward(x, x, x, mask, y, workspace);
+  }
+
+  /// An empty cache for this attention.
+  Cache make_cache(Index batch, Index capacity) const {
+    return Cache({batch, capacity, config.key_value_heads(), config.size_of_head()});
+  }
+
+  /// Self-attention of tokens that follow those in the cache: their keys and values are appended,
+  /// and they see what the cache then holds, as far as the mask allows. Token t of batch row b
+  /// stands at position cache.length(b) + t, so mask.query_offset must be 0; the mask's S is the
+  /// length of the longest row. Of row b only the first `counts[b]` tokens (default: all) count;
+  /// the others are padding and get no meaningful y. Wrong arguments change nothing.
+  void forward(TensorView<const Scalar, 3> x, const Mask<Scalar>& mask, Cache& cache,
+               TensorView<Scalar, 3> y, Workspace& workspace,
+               const IntegerSequence& counts = {}) const {
+    require_cache(cache, x.dim(0));
+    require_memories(x, x, x.dim(0));
+    require_no_offset(mask);
+    cache.require_room(x.dim(1), counts);
+    Scratch scratch(workspace);
+    auto* positions = scratch.array<Index>(cache.batch());
+    std::copy(cache.lengths().begin(), cache.lengths().end(), positions);
+    Index keys = 0;
+    for (Index b = 0; b < cache.batch(); ++b)
+      keys = (std::max)(keys, positions[b] + (counts.given() ? counts[b] : x.dim(1)));
+    require_arguments(x, keys, mask, y);
+    append(x, x, counts, cache, workspace);
+    attend(x, mask, cache, positions, y, workspace);
+  }
+
+  /// Appends the keys and values of memories (B, S, ...) to the cache, of row b the first counts[b]
+  /// (default: all). For cross-attention, which needs them once: a memory whose rows have lengths
+  /// of their own needs no mask then. Wrong arguments change nothing.
+  void append(TensorView<const Scalar, 3> key_memory, TensorView<const Scalar, 3> value_memory,
+              const IntegerSequence& counts, Cache& cache, Workspace& workspace) const {
+    require_cache(cache, key_memory.dim(0));
+    require_memories(key_memory, value_memory, key_memory.dim(0));
+    cache.require_room(key_memory.dim(1), counts);
+    Scratch scratch(workspace);
+    const auto [k, v] =
+        project_memories(key_memory, value_memory, cache.lengths().data(), scratch, workspace);
+    cache.append(k, v, key_memory.dim(1), counts, workspace);
+  }
+
+  /// Attention of x to what the cache holds. `positions`, when not null, holds the position of the
+  /// first query of each batch row, added to mask.query_offset.
+  void attend(TensorView<const Scalar, 3> x, const Mask<Scalar>& mask, const Cache& cache,
+              const Index* positions, TensorView<Scalar, 3> y, Workspace& workspace) const {
+    require_attendable(x, mask, cache);
+    require_arguments(x, cache.longest(), mask, y);
+    kernels::Attention<Scalar> a = attention(cache.longest());
+    a.query_offsets = positions;
+    a.key_counts = cache.lengths().data();
+    run(a, x, mask, y, workspace, [&](const auto& attention, const Mask<Scalar>& whole_mask) {
+      kernels::attend(attention, cache.panels(), whole_mask, workspace);
+    });
+  }
+
+  /// Throws unless `attend` can run with these.
+  void require_attendable(TensorView<const Scalar, 3> x, const Mask<Scalar>& mask,
+                          const Cache& cache) const {
+    require_cache(cache, x.dim(0));
+    kernels::require_valid_mask("MultiHeadAttention", mask, scores_shape(x, cache.longest()));
   }
 
   /// Self-attention.
@@ -171,54 +224,126 @@ struct MultiHeadAttention {
   }
 
  private:
-  static const MultiHeadAttentionConfig& checked(const MultiHeadAttentionConfig& c) {
-    constexpr const char* who = "MultiHeadAttention";
-    require(c.hidden_size > 0 && c.num_attention_heads > 0, who,
-            ": hidden_size and num_attention_heads must be > 0; got ", c.hidden_size, " and ",
-            c.num_attention_heads);
-    require(c.head_size >= 0 && c.key_value_size >= 0 && c.value_size >= 0, who,
-            ": head_size, key_value_size and value_size must be >= 0; got ", c.head_size, ", ",
-            c.key_value_size, " and ", c.value_size);
-    constexpr Index largest = Index{1} << 31;
-    require(c.num_attention_heads <= largest && c.head_size <= largest, who,
-            ": num_attention_heads and head_size must be at most ", largest, "; got ",
-            c.num_attention_heads, " and ", c.head_size);
-    require(c.head_size > 0 || c.hidden_size % c.num_attention_heads == 0, who,
-            ": num_attention_heads must divide hidden_size; got ", c.num_attention_heads, " and ",
-            c.hidden_size);
-    require(c.num_key_value_heads >= 0 && c.num_attention_heads % c.key_value_heads() == 0, who,
-            ": num_key_value_heads must divide num_attention_heads; got ", c.num_key_value_heads,
-            " and ", c.num_attention_heads);
-    require(!c.scale || std::isfinite(*c.scale), who, ": scale must be finite; got ",
-            c.scale.value_or(0));
-    require_probability("MultiHeadAttention: attention_probs_dropout_prob",
-                        c.attention_probs_dropout_prob);
-    return c;
+  using Heads = kernels::Heads<const Scalar>;
+
+  /// What doesn't depend on the call, but for S.
+  kernels::Attention<Scalar> attention(Index keys) const {
+    using std::sqrt;
+    kernels::Attention<Scalar> a{};
+    a.keys = keys;
+    a.heads = config.num_attention_heads;
+    a.key_value_heads = config.key_value_heads();
+    a.head_size = a.value_size = config.size_of_head();
+    a.scale = config.scale ? static_cast<Scalar>(*config.scale)
+                           : Scalar(1) / sqrt(static_cast<Scalar>(a.head_size));
+    a.soft_cap = static_cast<Scalar>(config.attn_logit_softcapping);
+    if (distance_embedding) {
+      a.relative_keys = {distance_embedding->weight.data(),
+                         config.attention_positions.max_position_embeddings - 1,
+                         config.attention_positions.kind == AttentionPosition::relative_key_query};
+    }
+    return a;
   }
 
-  void require_arguments(TensorView<const Scalar, 3> x, TensorView<const Scalar, 3> key_memory,
-                         TensorView<const Scalar, 3> value_memory, const Mask<Scalar>& mask,
-                         TensorView<const Scalar, 3> y, TensorView<const Scalar, 4> weights) const {
-    const Index batch = x.dim(0), queries = x.dim(1), keys = key_memory.dim(1);
-    require_shape("MultiHeadAttention: x", x.shape(), {batch, queries, config.hidden_size});
+  /// The way of the queries: projected, normalized, turned, through `attend(attention, mask)`, and
+  /// projected again.
+  template <class Attend>
+  void run(kernels::Attention<Scalar> a, TensorView<const Scalar, 3> x, Mask<Scalar> mask,
+           TensorView<Scalar, 3> y, Workspace& workspace, Attend&& attend) const {
+    a.batch = x.dim(0);
+    a.queries = x.dim(1);
+    Scratch scratch(workspace);
+    const auto q = scratch.tensor<Scalar, 2>({x.rows(), a.heads * a.head_size});
+    const auto attended = scratch.tensor<Scalar, 2>(q.shape());
+    query.forward(x.folded(), q, workspace);
+    place(q, query_norm, x.dim(0), mask.query_offset, a.query_offsets, workspace);
+    a.q = Heads::token_major(q.data(), a.queries, a.heads, a.head_size);
+    a.y = kernels::Heads<Scalar>::token_major(attended.data(), a.queries, a.heads, a.head_size);
+
+    if (relative_bias) mask = relative_bias->add_to(mask, scratch);
+    if (config.sliding_window > 0) {
+      mask.window =
+          mask.window > 0 ? (std::min)(mask.window, config.sliding_window) : config.sliding_window;
+    }
+    if (config.attention_positions.kind == AttentionPosition::alibi) {
+      auto* slopes = scratch.array<Scalar>(a.heads);
+      for (Index h = 0; h < a.heads; ++h)
+        slopes[h] = static_cast<Scalar>(kernels::alibi_slope(h, a.heads));
+      a.alibi_slopes = slopes;
+    }
+    attend(a, mask);
+    output.forward(attended, y.folded(), workspace);
+  }
+
+  struct KeysAndValues {
+    Heads keys, values;
+  };
+
+  /// The first key of batch row b stands at position first[b] (null: 0).
+  KeysAndValues project_memories(TensorView<const Scalar, 3> key_memory,
+                                 TensorView<const Scalar, 3> value_memory, const Index* first,
+                                 Scratch& scratch, Workspace& workspace) const {
+    const Index tokens = key_memory.dim(1), heads = config.key_value_heads();
+    const Index size = config.size_of_head();
+    const auto k = scratch.tensor<Scalar, 2>({key_memory.rows(), heads * size});
+    const auto v = scratch.tensor<Scalar, 2>(k.shape());
+    key.forward(key_memory.folded(), k, workspace);
+    value.forward(value_memory.folded(), v, workspace);
+    place(k, key_norm, key_memory.dim(0), 0, first, workspace);
+    return {Heads::token_major(k.data(), tokens, heads, size),
+            Heads::token_major(v.data(), tokens, heads, size)};
+  }
+
+  /// Normalizes and turns queries or keys (B T, heads D) in place.
+  void place(TensorView<Scalar, 2> x, const std::optional<RMSNorm<Format>>& norm, Index batch,
+             Index offset, const Index* first, Workspace& workspace) const {
+    const Index size = config.size_of_head();
+    if (norm) {
+      const auto heads = x.reshaped(Shape<2>{x.size() / size, size});
+      norm->forward(heads, heads, workspace);
+    }
+    if (config.attention_positions.kind == AttentionPosition::rotary && x.rows() > 0) {
+      Scratch scratch(workspace);
+      kernels::RotaryTable<Scalar>(config.attention_positions.rotary, size, batch, x.rows() / batch,
+                                   offset, first, scratch, workspace)
+          .rotate(x, size, workspace);
+    }
+  }
+
+  Shape<4> scores_shape(TensorView<const Scalar, 3> x, Index keys) const {
+    return {x.dim(0), config.num_attention_heads, x.dim(1), keys};
+  }
+
+  void require_memories(TensorView<const Scalar, 3> key_memory,
+                        TensorView<const Scalar, 3> value_memory, Index batch) const {
+    const Index keys = key_memory.dim(1);
     require_shape("MultiHeadAttention: memory of the keys", key_memory.shape(),
                   {batch, keys, config.key_input_size()});
     require_shape("MultiHeadAttention: memory of the values", value_memory.shape(),
                   {batch, keys, config.value_input_size()});
+  }
+
+  void require_arguments(TensorView<const Scalar, 3> x, Index keys, const Mask<Scalar>& mask,
+                         TensorView<const Scalar, 3> y) const {
+    require_shape("MultiHeadAttention: x", x.shape(), {x.dim(0), x.dim(1), config.hidden_size});
     require_shape("MultiHeadAttention: y", y.shape(), x.shape());
-    const Shape<4> scores{batch, config.num_attention_heads, queries, keys};
-    if (weights.data() != nullptr) {
-      require_shape("MultiHeadAttention: weights", weights.shape(), scores);
-      require_disjoint("MultiHeadAttention: weights", y, weights);
-      require_disjoint("MultiHeadAttention: weights", x, weights);
-      require_disjoint("MultiHeadAttention: weights", key_memory, weights);
-      require_disjoint("MultiHeadAttention: weights", value_memory, weights);
-      require_disjoint("MultiHeadAttention: weights", mask.bias, weights);
-    }
-    kernels::require_valid_mask("MultiHeadAttention", mask, scores);
+    require(!relative_bias || !mask.offset_bias,
+            "MultiHeadAttention: mask.offset_bias is given, but relative_bias has its place");
+    kernels::require_valid_mask("MultiHeadAttention", mask, scores_shape(x, keys));
     require_disjoint("MultiHeadAttention", y, x);
-    require_disjoint("MultiHeadAttention", y, key_memory);
-    require_disjoint("MultiHeadAttention", y, value_memory);
+  }
+
+  void require_cache(const Cache& cache, Index batch) const {
+    const Shape<3> own{batch, config.key_value_heads(), config.size_of_head()};
+    require_shape("MultiHeadAttention: cache (batch, key/value heads, head size)", cache.sizes(),
+                  own);
+  }
+
+  static void require_no_offset(const Mask<Scalar>& mask) {
+    require(mask.query_offset == 0,
+            "MultiHeadAttention: with a cache, which knows the positions, mask.query_offset must "
+            "be 0; got ",
+            mask.query_offset);
   }
 };
 

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+#include "text_pieces.hpp"
+
+#include <sentencepiece_processor.h>
+
+#include <stdexcept>
+
+namespace examples {
+
+TextPieces::TextPieces(const std::filesystem::path& path)
+    : processor_(std::make_unique<sentencepiece::SentencePieceProcessor>()) {
+  const auto status = processor_->Load(path.string());
+  if (!status.ok()) throw std::runtime_error(path.string() + ": " + status.ToString());
+}
+
+TextPieces::TextPieces(TextPieces&&) noexcept = default;
+TextPieces::~TextPieces() = default;
+
+std::vector<std::int32_t> TextPieces::ids_with_begin(const std::string& text) const {
+  std::vector<int> ids = processor_->EncodeAsIds(text);
+  if (processor_->bos_id() >= 0) ids.insert(ids.begin(), processor_->bos_id());
+  return {ids.begin(), ids.end()};
+}
+
+std::string TextPieces::text_of(std::int32_t previous, std::int32_t id) const {
+  if (id < 0 || id >= processor_->GetPieceSize() || processor_->IsControl(id)) return {};
+  if (processor_->IsByte(id)) {  // such as <0x0A>
+    return {static_cast<char>(std::stoi(processor_->IdToPiece(id).substr(3, 2), nullptr, 16))};
+  }
+  std::string text = processor_->IdToPiece(id);
+  const std::string space = "\xE2\x96\x81";  // U+2581
+  for (std::size_t at; (at = text.find(space)) != std::string::npos;)
+    text.replace(at, space.size(), " ");
+  if (previous == processor_->bos_id() && text.starts_with(' ')) text.erase(0, 1);
+  return text;
+}
+
+}  // namespace examples

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// What a decoder keeps of the tokens so far and of its memory, for each layer: a value that the
+// caller owns and lends to each call.
+//
+//   auto cache = decoder.make_cache(batch, capacity);
+//   decoder.remember(memory, lengths, cache, workspace);             // with cross-attention, once
+//   decoder.forward(prompt, inputs, cache, logits, workspace);       // T tokens
+//   decoder.forward(next, inputs, cache, logits, workspace);         // one more
+//
+// Rows of the batch have lengths of their own. A call that throws leaves the cache as it was.
+
+#include <span>
+#include <vector>
+
+#include "eigenformer/nn/decoder_layer.hpp"
+
+namespace eigenformer {
+inline namespace EIGENFORMER_ABI {
+
+template <class T>
+class DecoderCache {
+ public:
+  DecoderCache() = default;
+
+  /// With room for `capacity` tokens of each row, for these layers.
+  template <class Layer>
+  DecoderCache(const std::vector<Layer>& layers, Index batch, Index capacity)
+      : capacity_(KeyValueCache<T>({.batch = batch, .capacity = capacity}).capacity()),
+        lengths_(static_cast<std::size_t>(batch), 0) {
+    layers_.reserve(layers.size());
+    for (const Layer& layer : layers) layers_.push_back(layer.make_cache(batch, capacity));
+  }
+
+  Index batch() const { return static_cast<Index>(lengths_.size()); }
+  Index capacity() const { return capacity_; }
+  std::span<const Index> lengths() const { return lengths_; }
+  Index length(Index b) const {
+    require_row(b);
+    return lengths_[static_cast<std::size_t>(b)];
+  }
+
+  /// Whether a memory is there, whose keys and values were computed.
+  bool has_memory() const { return has_memory_; }
+
+  /// Bytes held.
+  Index bytes() const {
+    Index sum = 0;
+    for (const auto& layer : layers_) sum += layer.self.bytes() + layer.memory.bytes();
+    return sum;
+  }
+
+  /// Forgets tokens and memory; the storage stays.
+  void clear() {
+    forget_tokens();
+    for (auto& layer : layers_) layer.memory.clear();
+    has_memory_ = false;
+  }
+
+  /// Forgets the tokens; the memory stays.
+  void forget_tokens() { std::fill(lengths_.begin(), lengths_.end(), Index{0}); }
+
+  /// Forgets the tokens of row b from `length` on. Throws unless 0 <= length <= length(b).
+  void truncate(Index b, Index length) {
+    require_row(b);
+    Index& own = lengths_[static_cast<std::size_t>(b)];
+    require(length >= 0 && length <= own, "DecoderCache: batch row ", b, " holds ", own,
+            " tokens and can't be truncated to ", length);
+    own = length;
+  }
+
+  /// Row b becomes a copy of what row rows[b] was, tokens and memory; there may be more or fewer
+  /// rows than before. Beam search.
+  void reorder(std::span<const Index> rows) {
+    for (Index b : rows) require_row(b);
+    settle();
+    for (auto& layer : layers_) {
+      layer.self.reorder(rows);
+      if (layer.memory.batch() > 0) layer.memory.reorder(rows);
+    }
+    std::vector<Index> lengths(rows.size());
+    for (std::size_t b = 0; b < rows.size(); ++b) {
+      lengths[b] = lengths_[static_cast<std::size_t>(rows[b])];
+    }
+    lengths_.swap(lengths);
+  }
+
+  /// Throws unless `tokens` more (of row b: counts[b] more) fit.
+  void require_room(Index tokens, const IntegerSequence& counts) const {
+    internal::require_room("DecoderCache", lengths_, capacity_, tokens, counts);
+  }
+
+  /// For decoders: runs `append(caches of the layers)`, which appends tokens, of row b the first
+  /// counts[b] (default: all). They count only if nothing throws.
+  template <class Append>
+  void extend(Index tokens, const IntegerSequence& counts, Append&& append) {
+    require_room(tokens, counts);
+    settle();
+    append(layers_);
+    for (Index b = 0; b < batch(); ++b) {
+      lengths_[static_cast<std::size_t>(b)] += counts.given() ? counts[b] : tokens;
+    }
+  }
+
+  /// For decoders: replaces the memory (B, S, width), of row b the first counts[b] tokens (default:
+  /// all). Wrong arguments change nothing.
+  template <class Layer>
+  void remember(const std::vector<Layer>& layers, Index width, TensorView<const T, 3> memory,
+                const IntegerSequence& counts, Workspace& workspace) {
+    const Index tokens = memory.dim(1);
+    require(layers.size() == layers_.size(), "DecoderCache: the cache must be for ", layers.size(),
+            " layers; got ", layers_.size());
+    require_shape("DecoderCache: memory", memory.shape(), {batch(), tokens, width});
+    internal::require_counts("DecoderCache", batch(), tokens, counts);
+    has_memory_ = false;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      KeyValueCache<T>& own = layers_[i].memory;
+      if (own.batch() != batch() || own.capacity() < tokens)
+        own = layers[i].cross_attention->make_cache(batch(), tokens);
+      layers[i].remember(memory, counts, layers_[i], workspace);
+    }
+    has_memory_ = true;
+  }
+
+  std::size_t layers() const { return layers_.size(); }
+
+ private:
+  // A layer's own cache may be ahead of `lengths_` after a call that threw or a truncation.
+  void settle() {
+    for (auto& layer : layers_) {
+      for (Index b = 0; b < batch(); ++b) {
+        layer.self.truncate(b, lengths_[static_cast<std::size_t>(b)]);
+      }
+    }
+  }
+
+  void require_row(Index b) const {
+    require(b >= 0 && b < batch(), "DecoderCache: there is no batch row ", b, " among ", batch());
+  }
+
+  std::vector<DecoderLayerCache<T>> layers_;
+  Index capacity_ = 0;
+  std::vector<Index> lengths_;
+  bool has_memory_ = false;
+};
+
+}  // namespace EIGENFORMER_ABI
+}  // namespace eigenformer

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// What multi-head attention can be configured to.
+
+#include <cmath>
+#include <optional>
+
+#include "eigenformer/nn/attention_positions.hpp"
+#include "eigenformer/nn/module.hpp"
+
+namespace eigenformer {
+inline namespace EIGENFORMER_ABI {
+
+struct MultiHeadAttentionConfig {
+  Index hidden_size = 0;
+  Index num_attention_heads = 1;
+  Index num_key_value_heads = 0;  // 0: as many as attention heads; otherwise it must divide them
+  Index head_size = 0;            // 0: hidden_size / num_attention_heads, which must divide
+  Index key_value_size = 0;       // width of the memory; 0: hidden_size
+  Index value_size = 0;  // width of the values' input if it isn't the keys'; 0: key_value_size
+  bool query_bias = true;
+  bool key_bias = true;
+  bool value_bias = true;
+  bool output_bias = true;
+  std::optional<double> scale = {};  // of the scores; default 1 / sqrt(head_size)
+  AttentionPositions attention_positions = {};
+  bool bidirectional = true;                // relative_bias: keys behind the query have own buckets
+  bool query_key_norm = false;              // RMS norm over each head of queries and keys (Qwen3)
+  double rms_norm_eps = 1e-5;               // of this norm
+  double attn_logit_softcapping = 0;        // c in c tanh(s / c), on the scaled products; 0: none
+  Index sliding_window = 0;                 // as Mask::window, for every call; 0: none
+  double attention_probs_dropout_prob = 0;  // training: on the weights
+
+  /// The attention of a layer or model with these fields.
+  template <class LayerConfig>
+  static MultiHeadAttentionConfig from(const LayerConfig& c) {
+    return {.hidden_size = c.hidden_size,
+            .num_attention_heads = c.num_attention_heads,
+            .num_key_value_heads = c.num_key_value_heads,
+            .head_size = c.head_size,
+            .query_bias = c.query_bias,
+            .key_bias = c.key_bias,
+            .value_bias = c.value_bias,
+            .output_bias = c.output_bias,
+            .scale = c.attention_scale,
+            .attention_positions = c.attention_positions,
+            .query_key_norm = c.query_key_norm,
+            .rms_norm_eps = c.rms_norm_eps,
+            .attn_logit_softcapping = c.attn_logit_softcapping,
+            .sliding_window = c.sliding_window,
+            .attention_probs_dropout_prob = c.attention_probs_dropout_prob};
+  }
+
+  Index key_value_heads() const {
+    return num_key_value_heads == 0 ? num_attention_heads : num_key_value_heads;
+  }
+  Index size_of_head() const {
+    return head_size == 0 ? hidden_size / num_attention_heads : head_size;
+  }
+  Index key_input_size() const { return key_value_size == 0 ? hidden_size : key_value_size; }
+  Index value_input_size() const { return value_size == 0 ? key_input_size() : value_size; }
+};
+
+namespace internal {
+
+/// Throws std::invalid_argument, with the numbers, for what makes no sense.
+inline const MultiHeadAttentionConfig& checked(const MultiHeadAttentionConfig& c) {
+  constexpr const char* who = "MultiHeadAttention";
+  require(c.hidden_size > 0 && c.num_attention_heads > 0, who,
+          ": hidden_size and num_attention_heads must be > 0; got ", c.hidden_size, " and ",
+          c.num_attention_heads);
+  require(c.head_size >= 0 && c.key_value_size >= 0 && c.value_size >= 0, who,
+          ": head_size, key_value_size and value_size must be >= 0; got ", c.head_size, ", ",
+          c.key_value_size, " and ", c.value_size);
+  constexpr Index largest = Index{1} << 31;
+  require(c.num_attention_heads <= largest && c.head_size <= largest, who,
+          ": num_attention_heads and head_size must be at most ", largest, "; got ",
+          c.num_attention_heads, " and ", c.head_size);
+  require(c.head_size > 0 || c.hidden_size % c.num_attention_heads == 0, who,
+          ": num_attention_heads must divide hidden_size; got ", c.num_attention_heads, " and ",
+          c.hidden_size);
+  require(c.num_key_value_heads >= 0 && c.num_attention_heads % c.key_value_heads() == 0, who,
+          ": num_key_value_heads must divide num_attention_heads; got ", c.num_key_value_heads,
+          " and ", c.num_attention_heads);
+  require(!c.scale || std::isfinite(*c.scale), who, ": scale must be finite; got ",
+          c.scale.value_or(0));
+  require_valid_positions(c.attention_positions, c.size_of_head());
+  require(std::isfinite(c.attn_logit_softcapping) && c.attn_logit_softcapping >= 0, who,
+          ": attn_logit_softcapping must be >= 0 (0: none); got ", c.attn_logit_softcapping);
+  require(c.sliding_window >= 0, who, ": sliding_window must be >= 0 (0: none); got ",
+          c.sliding_window);
+  require_probability("MultiHeadAttention: attention_probs_dropout_prob",
+                      c.attention_probs_dropout_prob);
+  return c;
+}
+
+}  // namespace internal
+}  // namespace EIGENFORMER_ABI
+}  // namespace eigenformer

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// From hidden states to the scores of the next token:
+//
+//   logits = cap(scale * x weight^T + bias)      x: (..., hidden_size)   logits: (..., vocab_size)
+//
+// The weight is the token table if the two are tied (GPT-2; Press and Wolf, "Using the output
+// embedding to improve language models", 2017). scale: T5 with a tied table has hidden_size^-1/2.
+// cap(s) = c tanh(s / c): Gemma 2. bias: BART.
+
+#include "eigenformer/kernels/linear.hpp"
+#include "eigenformer/kernels/logits.hpp"
+#include "eigenformer/nn/linear.hpp"
+
+namespace eigenformer {
+inline namespace EIGENFORMER_ABI {
+
+struct LanguageModelHeadConfig {
+  Index hidden_size = 0;
+  Index vocab_size = 0;
+  bool tie_word_embeddings = true;
+  bool bias = false;
+  double logit_scale = 1;
+  double final_logit_softcapping = 0;  // c; 0: none
+};
+
+template <class Format>
+struct LanguageModelHead {
+  using Scalar = ScalarOf<Format>;
+  template <class F>
+  using WithFormat = LanguageModelHead<F>;
+
+  LanguageModelHeadConfig config;
+  Parameter<Format, 2> weight;  // (vocab_size, hidden_size); empty if tied
+  Parameter<Format, 1> bias;    // (vocab_size); empty without bias
+
+  /// The head of a model with these fields.
+  template <class ModelConfig>
+  static LanguageModelHeadConfig config_from(const ModelConfig& c) {
+    return {.hidden_size = c.hidden_size,
+            .vocab_size = c.vocab_size,
+            .tie_word_embeddings = c.tie_word_embeddings,
+            .bias = c.head_bias,
+            .logit_scale = c.logit_scale,
+            .final_logit_softcapping = c.final_logit_softcapping};
+  }
+
+  explicit LanguageModelHead(const LanguageModelHeadConfig& config_)
+      : config(checked(config_)),
+        weight({config.tie_word_embeddings ? 0 : config.vocab_size, config.hidden_size}),
+        bias({config.bias ? config.vocab_size : 0}) {}
+
+  template <class F, class... Layer>
+  static void visit(F&& f, Layer&... layer) {
+    if ((!layer.config.tie_word_embeddings && ...)) f("weight", layer.weight...);
+    if ((layer.config.bias && ...)) f("bias", layer.bias...);
+  }
+
+  /// Normal with deviation 0.02; zero bias.
+  void init_own(Key key) {
+    for (Index i = 0; i < weight.size(); ++i) {
+      weight.data()[i] = static_cast<Scalar>(0.02 * key.normal(static_cast<std::uint64_t>(i)));
+    }
+    std::fill(bias.begin(), bias.end(), Scalar(0));
+  }
+
+  /// `table` (vocab_size, hidden_size) is the token table, which counts if the head is tied to it.
+  void forward(RowsView<const Scalar> x, TensorView<const Scalar, 2> table, RowsView<Scalar> logits,
+               Workspace& workspace) const {
+    require_rows("LanguageModelHead", x, config.hidden_size, logits, config.vocab_size);
+    require_disjoint("LanguageModelHead", x, logits);
+    const TensorView<const Scalar, 2> used = config.tie_word_embeddings ? table : weight.view();
+    require_shape("LanguageModelHead: table", used.shape(),
+                  {config.vocab_size, config.hidden_size});
+    kernels::linear<Scalar>(x.view(), used, nullptr, logits.view(), {}, workspace);
+    kernels::finish_logits<Scalar>(logits.view(), static_cast<Scalar>(config.logit_scale),
+                                   config.bias ? bias.data() : nullptr,
+                                   static_cast<Scalar>(config.final_logit_softcapping), workspace);
+  }
+
+ private:
+  static const LanguageModelHeadConfig& checked(const LanguageModelHeadConfig& c) {
+    require(c.hidden_size >= 0 && c.vocab_size >= 0,
+            "LanguageModelHead: hidden_size and vocab_size must be >= 0; got ", c.hidden_size,
+            " and ", c.vocab_size);
+    require(std::isfinite(c.logit_scale), "LanguageModelHead: logit_scale must be finite; got ",
+            c.logit_scale);
+    require(std::isfinite(c.final_logit_softcapping) && c.final_logit_softcapping >= 0,
+            "LanguageModelHead: final_logit_softcapping must be >= 0 (0: none); got ",
+            c.final_logit_softcapping);
+    return c;
+  }
+};
+
+}  // namespace EIGENFORMER_ABI
+}  // namespace eigenformer

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// T5's table of relative position biases: one number for each bucket of offsets and each head,
+// added to the scores before the softmax. One table serves all layers of a stack.
+//
+//   weight: (num_buckets, H)   spread: (H, 2 max_distance + 1), for Mask::offset_bias
+//
+// Formula and source: kernels/relative_bias.hpp.
+
+#include <optional>
+
+#include "eigenformer/kernels/mask.hpp"
+#include "eigenformer/nn/attention_positions.hpp"
+#include "eigenformer/nn/module.hpp"
+
+namespace eigenformer {
+inline namespace EIGENFORMER_ABI {
+
+struct RelativeBiasConfig {
+  Index num_attention_heads = 1;
+  Index relative_attention_num_buckets = 32;
+  Index relative_attention_max_distance = 128;
+  bool bidirectional = true;  // false: keys behind the query share bucket 0
+};
+
+template <class Format>
+struct RelativeBias {
+  using Scalar = ScalarOf<Format>;
+  template <class F>
+  using WithFormat = RelativeBias<F>;
+
+  RelativeBiasConfig config;
+  Parameter<Format, 2> weight;  // (num_buckets, H)
+
+  /// The table of an attention or stack with these fields.
+  template <class ModelConfig>
+  static RelativeBiasConfig config_from(const ModelConfig& c, bool bidirectional) {
+    return {
+        .num_attention_heads = c.num_attention_heads,
+        .relative_attention_num_buckets = c.attention_positions.relative_attention_num_buckets,
+        .relative_attention_max_distance = c.attention_positions.relative_attention_max_distance,
+        .bidirectional = bidirectional};
+  }
+
+  explicit RelativeBias(const RelativeBiasConfig& config_)
+      : config(checked(config_)),
+        weight({config.relative_attention_num_buckets, config.num_attention_heads}) {}
+
+  template <class F, class... Layer>
+  static void visit(F&& f, Layer&... layer) {
+    f("weight", layer.weight...);
+  }
+
+  /// Normal with deviation 0.02.
+  void init_own(Key key) {
+    for (Index i = 0; i < weight.size(); ++i) {
+      weight.data()[i] = static_cast<Scalar>(0.02 * key.normal(static_cast<std::uint64_t>(i)));
+    }
+  }
+
+  /// `mask` with the biases, which live in `scratch`. Throws if the mask has biases by offset
+  /// already.
+  Mask<Scalar> add_to(Mask<Scalar> mask, Scratch& scratch) const {
+    require(!mask.offset_bias,
+            "RelativeBias: mask.offset_bias is given, but the attention has a table of its own");
+    const auto bias = scratch.tensor<Scalar, 2>(
+        {config.num_attention_heads, 2 * config.relative_attention_max_distance + 1});
+    kernels::spread_relative_bias<Scalar>(buckets(), weight, bias);
+    mask.offset_bias = bias;
+    return mask;
+  }
+
+ private:
+  kernels::RelativeBuckets buckets() const {
+    return {config.relative_attention_num_buckets, config.relative_attention_max_distance,
+            config.bidirectional};
+  }
+
+  static const RelativeBiasConfig& checked(const RelativeBiasConfig& c) {
+    constexpr Index most = Index{1} << 20;
+    const Index one_way = c.relative_attention_num_buckets / (c.bidirectional ? 2 : 1);
+    require(c.num_attention_heads > 0, "RelativeBias: num_attention_heads must be > 0; got ",
+            c.num_attention_heads);
+    require(one_way >= 2 && c.relative_attention_num_buckets <= most &&
+                (!c.bidirectional || c.relative_attention_num_buckets % 2 == 0),
+            "RelativeBias: relative_attention_num_buckets must be at least 2 for each direction, "
+            "and even for two directions; got ",
+            c.relative_attention_num_buckets);
+    require(c.relative_attention_max_distance > one_way / 2 &&
+                c.relative_attention_max_distance <= most,
+            "RelativeBias: relative_attention_max_distance must be in (", one_way / 2, ", ", most,
+            "]; got ", c.relative_attention_max_distance);
+    return c;
+  }
+};
+
+}  // namespace EIGENFORMER_ABI
+}  // namespace eigenformer

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// A branch beside a residual connection, with its norm:
+//
+//   pre:   y = x + branch(norm(x))      GPT-2, ViT (Xiong et al. 2020)
+//   post:  y = norm(x + branch(x))      BERT (Vaswani et al. 2017)
+//
+//   x, y: (B, T, hidden_size)
+
+#include <string>
+
+#include "eigenformer/kernels/linear.hpp"
+#include "eigenformer/nn/module.hpp"
+
+namespace eigenformer {
+inline namespace EIGENFORMER_ABI {
+
+enum class NormPlacement { pre, post };
+
+inline std::string to_string(NormPlacement placement) {
+  return placement == NormPlacement::pre ? "pre" : "post";
+}
+
+/// The only place that knows the difference. `branch(from, to)`; y must not overlap x.
+template <class T, class Norm, class Branch>
+void add_branch(NormPlacement placement, const Norm& norm, TensorView<const T, 3> x,
+                TensorView<T, 3> y, Workspace& workspace, Branch&& branch) {
+  if (placement == NormPlacement::pre) {
+    Scratch scratch(workspace);
+    const auto normal = scratch.tensor<T, 3>(x.shape());
+    norm.forward(x, normal, workspace);
+    branch(TensorView<const T, 3>(normal), y);
+  } else {
+    branch(x, y);
+  }
+  kernels::add<T>(x.folded(), y.folded(), y.folded(), workspace);
+  if (placement == NormPlacement::post) norm.forward(y, y, workspace);
+}
+
+}  // namespace EIGENFORMER_ABI
+}  // namespace eigenformer
