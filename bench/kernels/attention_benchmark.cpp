@@ -77,4 +77,27 @@ void sizes(benchmark::internal::Benchmark* b) {
 BENCHMARK(attention)->Apply(sizes);
 BENCHMARK(eigen_attention)->ArgNames({"T"})->UseRealTime()->Arg(16)->Arg(128)->Arg(512)->Arg(2048);
 
+/// Causal self-attention with its projections, 8 heads of 64. The counters are the scratch memory that
+/// it takes besides x and y, in MB and in bytes a token.
+void long_self_attention(benchmark::State& state) {
+  const Index T = state.range(0), hidden = 512;
+  ef::MultiHeadAttention<float> layer({.hidden_size = hidden, .num_attention_heads = 8});
+  ef::init(layer, ef::Key{1});
+  const auto x = bench::random_tensor<3>({1, T, hidden}, 2);
+  ef::Tensor<float, 3> y(x.shape());
+  bench::Threads threads(state.range(1));
+  for (auto _ : state) {
+    layer.forward(x, {.causal = true}, y, threads.workspace);
+    benchmark::DoNotOptimize(y.data());
+  }
+  const auto bytes = static_cast<double>(threads.workspace.capacity());
+  state.counters["scratch_MB"] = 1e-6 * bytes;
+  state.counters["bytes_per_token"] = bytes / static_cast<double>(T);
+}
+BENCHMARK(long_self_attention)
+    ->ArgNames({"T", "threads"})
+    ->ArgsProduct({{4096, 8192, 16384}, {1, 2}})
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
+
 }  // namespace

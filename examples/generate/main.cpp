@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "eigenformer/models/generation.hpp"
+#include "eigenformer/eigenformer.hpp"
 #include "eigenformer/models/pretrained.hpp"
 #include "text_pieces.hpp"
 

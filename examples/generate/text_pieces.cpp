@@ -4,6 +4,7 @@
 #include <sentencepiece_processor.h>
 
 #include <stdexcept>
+#include <string_view>
 
 namespace examples {
 
@@ -27,11 +28,15 @@ std::string TextPieces::text_of(std::int32_t previous, std::int32_t id) const {
   if (processor_->IsByte(id)) {  // such as <0x0A>
     return {static_cast<char>(std::stoi(processor_->IdToPiece(id).substr(3, 2), nullptr, 16))};
   }
-  std::string text = processor_->IdToPiece(id);
-  const std::string space = "\xE2\x96\x81";  // U+2581
-  for (std::size_t at; (at = text.find(space)) != std::string::npos;)
-    text.replace(at, space.size(), " ");
-  if (previous == processor_->bos_id() && text.starts_with(' ')) text.erase(0, 1);
+  const std::string piece = processor_->IdToPiece(id);
+  constexpr std::string_view space = "\xE2\x96\x81";  // U+2581
+  std::string text;
+  for (std::size_t i = 0; i < piece.size();) {
+    const bool is_space = std::string_view(piece).substr(i).starts_with(space);
+    if (is_space && !(i == 0 && previous == processor_->bos_id())) text += ' ';
+    if (!is_space) text += piece[i];
+    i += is_space ? space.size() : 1;
+  }
   return text;
 }
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 
-// Faults that others had with learned and sinusoidal positions (P07 to P11).
+// Faults that others had with learned and sinusoidal positions (P07 to P11), and with padding on
+// the left for every kind of positions (P11). Rotary embeddings and ALiBi:
+// attention_positions_test.cpp.
 
+#include "tests/faults/any_decoder.hpp"
 #include "tests/spec/values.hpp"
 
 namespace eigenformer {
@@ -124,6 +127,36 @@ TEST(PositionFaults, P08EmbeddingsAddTheConfiguredLayout) {
   }
 }
 
+// P07, P08 in decoders: every layout and width, odd ones too, added to the token vectors at once
+// and one by one with a cache.
+TEST(PositionFaults, P08DecodersAddTheConfiguredLayout) {
+  for (SinusoidalLayout layout : {SinusoidalLayout::interleaved, SinusoidalLayout::concatenated,
+                                  SinusoidalLayout::tensor2tensor}) {
+    for (Index width : {1, 2, 3, 7, 8, 13}) {
+      TransformerDecoder<double> decoder({.vocab_size = width,
+                                          .hidden_size = width,
+                                          .num_hidden_layers = 0,
+                                          .position_embedding = PositionEmbedding::sinusoidal,
+                                          .sinusoidal_layout = layout,
+                                          .final_norm = false,
+                                          .tie_word_embeddings = false});
+      randomize(decoder, 3);
+      decoder.head.weight.matrix().setIdentity();  // logits are what the layers would get
+      const Tensor<std::int32_t, 2> ids({1, 5});
+      const auto at_once = decoder(ids);
+      auto cache = decoder.make_cache(1, 5);
+      for (Index t = 0; t < 5; ++t) {
+        const auto step = decoder(Tensor<std::int32_t, 2>({1, 1}), cache);
+        const auto wave = sinusoid(t, width, layout);
+        for (Index c = 0; c < width; ++c) {
+          EXPECT_NEAR(at_once(0, t, c), decoder.embeddings.token.weight(0, c) + wave(c), 1e-14);
+          EXPECT_EQ(step(0, 0, c), at_once(0, t, c)) << to_string(layout) << width << t;
+        }
+      }
+    }
+  }
+}
+
 // P09: positions start after the padding index, and padding itself gets that index.
 TEST(PositionFaults, P09PositionsStartAfterThePaddingIndex) {
   EXPECT_EQ(
@@ -167,6 +200,40 @@ TEST(PositionFaults, P09TableOf514RowsHolds512Tokens) {
       {"position 514", "= 514"});
 }
 
+// P09 in decoders: a table of 6 rows with offset 2 (BART's) holds 4 tokens, at once, one by one,
+// and in rows of different lengths.
+TEST(PositionFaults, P09DecodersWithAnOffset) {
+  TransformerDecoder<float> decoder({.vocab_size = 3,
+                                     .hidden_size = 2,
+                                     .num_hidden_layers = 0,
+                                     .max_position_embeddings = 6,
+                                     .position_offset = 2,
+                                     .final_norm = false,
+                                     .tie_word_embeddings = false});
+  for (Index i = 0; i < 6; ++i) decoder.embeddings.position->weight(i, 0) = static_cast<float>(i);
+  decoder.head.weight(0, 0) = 1;
+  const auto tokens = [](Index batch, Index count) {
+    return Tensor<std::int32_t, 2>({batch, count});
+  };
+  const auto y = decoder(tokens(1, 4));
+  for (Index t = 0; t < 4; ++t) EXPECT_EQ(y(0, t, 0), static_cast<float>(t + 2));
+  expect_refused([&] { decoder(tokens(1, 5)); }, {"position 6", "= 6"});
+
+  auto cache = decoder.make_cache(2, 9);
+  const std::vector<int> counts{1, 3};
+  const auto first = decoder(tokens(2, 3), cache, {.token_counts = counts});
+  EXPECT_EQ(first(0, 0, 0), 2.0f);
+  for (Index t = 0; t < 3; ++t) EXPECT_EQ(first(1, t, 0), static_cast<float>(t + 2));
+  const auto second = decoder(tokens(2, 1), cache);
+  EXPECT_EQ(second(0, 0, 0), 3.0f);
+  EXPECT_EQ(second(1, 0, 0), 5.0f);
+  expect_refused([&] { decoder(tokens(2, 1), cache); }, {"position 6", "= 6"});
+  const std::vector<int> only_the_first{2, 0};
+  const auto third = decoder(tokens(2, 2), cache, {.token_counts = only_the_first});
+  EXPECT_EQ(third(0, 1, 0), 5.0f);
+  expect_refused([&] { decoder(tokens(2, 1), cache); }, {"position 6", "= 6"});
+}
+
 // P10: the start counts, not the length of the call alone; and a refused call leaves its result as
 // it was.
 TEST(PositionFaults, P10PositionsOutsideALearnedTable) {
@@ -198,6 +265,57 @@ TEST(PositionFaults, P10PositionsOutsideALearnedTable) {
       EXPECT_EQ(workspace.arena().used(), 0u);
     }
   }
+}
+
+// P10 in decoders and in both halves of an encoder-decoder.
+TEST(PositionFaults, P10PositionsOutsideTheTableOfADecoder) {
+  TransformerDecoder<float> decoder(
+      {.vocab_size = 3, .hidden_size = 2, .intermediate_size = 3, .max_position_embeddings = 4});
+  Transformer<float> model({.vocab_size = 3,
+                            .hidden_size = 2,
+                            .intermediate_size = 3,
+                            .max_position_embeddings = 4,
+                            .position_embedding = PositionEmbedding::learned});
+  randomize(decoder, 4);
+  randomize(model, 5);
+  const auto one = [](Index tokens) { return Tensor<std::int32_t, 2>({1, tokens}); };
+  EXPECT_NO_THROW(decoder(one(4)));
+  EXPECT_NO_THROW(decoder(one(1), {.embedding = {.first_position = 3}}));
+  EXPECT_NO_THROW(model(one(4), one(4)));
+  expect_refused([&] { decoder(one(5)); }, {"position 4", "= 4"});
+  expect_refused([&] { decoder(one(2), {.embedding = {.first_position = 3}}); },
+                 {"position 4", "= 4"});
+  expect_refused([&] { decoder(one(1), {.embedding = {.first_position = 4}}); },
+                 {"position 4", "= 4"});
+  expect_refused([&] { decoder(one(1), {.embedding = {.first_position = -1}}); },
+                 {"position -1", "= 4"});
+  expect_refused([&] { model(one(5), one(4)); }, {"position 4", "= 4"});
+  expect_refused([&] { model(one(4), one(5)); }, {"position 4", "= 4"});
+  auto cache = model.make_cache(1, 9);
+  Workspace workspace;
+  expect_refused([&] { model.start(one(5), {}, cache, workspace); }, {"position 4", "= 4"});
+}
+
+TEST(PositionFaults, P10SinusoidalDecodersHaveNoEnd) {
+  const TransformerDecoder<float> decoder = [] {
+    TransformerDecoder<float> made({.vocab_size = 7,
+                                    .hidden_size = 6,
+                                    .num_attention_heads = 2,
+                                    .intermediate_size = 3,
+                                    .max_position_embeddings = 4,
+                                    .position_embedding = PositionEmbedding::sinusoidal});
+    randomize(made, 6);
+    return made;
+  }();
+  Tensor<std::int32_t, 2> ids({1, 40});
+  for (Index t = 0; t < 40; ++t) ids(0, t) = static_cast<std::int32_t>(t * t % 7);
+  const auto expected = decoder(ids);
+  auto cache = decoder.make_cache(1, 40);
+  for (Index t = 0; t < 40; ++t) {
+    const auto step = decoder(any_decoder::part_of(ids, t, t + 1), cache);
+    EXPECT_TRUE(any_decoder::same_token(step, 0, 0, expected, 0, t)) << t;
+  }
+  EXPECT_TRUE(values::all_finite(decoder(ids, {.embedding = {.first_position = 10000}})));
 }
 
 TEST(PositionFaults, P10SinusoidsHaveNoEnd) {
@@ -259,6 +377,94 @@ TEST(PositionFaults, P11LeftPaddingShiftsNothing) {
           EXPECT_GT(shift, 1e-2) << "positions counted from the padding on must make a difference";
         }
       }
+    }
+  }
+}
+
+// P11 in decoders, for every kind of positions: at once, and with a cache in pieces that go on
+// after the padding.
+TEST(PositionFaults, P11LeftPaddingShiftsNothingInDecoders) {
+  using namespace any_decoder;
+  std::vector<Settings> kinds;
+  for (const auto& named : any_decoder::kinds_of_positions()) {
+    for (PositionEmbedding embedding :
+         {PositionEmbedding::none, PositionEmbedding::learned, PositionEmbedding::sinusoidal})
+      kinds.push_back(
+          {.positions = named.second,
+           .cross_attention = kinds.size() % 2 == 1,
+           .norm_placement = kinds.size() % 3 == 0 ? NormPlacement::post : NormPlacement::pre,
+           .num_key_value_heads = 2,
+           .sliding_window = kinds.size() % 4 == 0 ? 4 : 0,
+           .position_embedding = embedding});
+  }
+  const Index tokens = 6;
+  const auto alone = random_ids(1, tokens, 7), other = random_ids(1, 20, 8);
+  const auto source = random_ids(2, 3, 9);
+  for (const Settings& settings : kinds) {
+    for (const auto& decoder : decoders(settings)) {
+      const auto expected = decoder->at_once(alone, row_of(source, 0));
+      for (Index padding : {1, 2, 7}) {
+        const Index total = padding + tokens;
+        Tensor<std::int32_t, 2> ids({2, total});
+        Tensor<bool, 2> keep({2, total});
+        for (Index t = 0; t < total; ++t) {
+          ids(0, t) = t < padding ? 0 : alone(0, t - padding);
+          ids(1, t) = other(0, t);
+          keep(0, t) = t >= padding;
+          keep(1, t) = true;
+        }
+        const auto positions = positions_of_kept(keep);
+        const auto y = decoder->at_once(
+            ids, source, {.mask = {.key_allowed = keep}, .embedding = {.positions = positions}});
+        EXPECT_TRUE(values::all_finite(y)) << decoder->name;
+        for (Index t = 0; t < tokens; ++t)
+          ASSERT_LT(difference(y, 0, padding + t, expected, 0, t), 1e-5)
+              << decoder->name << ", padding " << padding << ", token " << t;
+
+        // With a cache: the padding and three tokens, then one by one.
+        const auto session = decoder->start(2, total, source);
+        for (Index begin = 0, end = padding + 3; begin < total; begin = end, ++end) {
+          Tensor<bool, 2> keep_so_far({2, end});
+          for (Index b = 0; b < 2; ++b)
+            for (Index j = 0; j < end; ++j) keep_so_far(b, j) = keep(b, j);
+          const auto part = part_of(positions, begin, end);
+          const auto z = session->append(
+              part_of(ids, begin, end),
+              {.mask = {.key_allowed = keep_so_far}, .embedding = {.positions = part}});
+          for (Index b = 0; b < 2; ++b)
+            for (Index t = begin; t < end; ++t)
+              ASSERT_TRUE(same_token(z, b, t - begin, y, b, t)) << decoder->name << t;
+        }
+      }
+    }
+  }
+}
+
+// P11 in encoders with positions inside attention.
+TEST(PositionFaults, P11LeftPaddingShiftsNothingInEncodersWithRelativePositions) {
+  for (const auto& [name, positions] : any_decoder::kinds_of_positions()) {
+    TransformerEncoder<float> encoder({.vocab_size = 13,
+                                       .hidden_size = 10,
+                                       .num_hidden_layers = 2,
+                                       .num_attention_heads = 4,
+                                       .head_size = 6,
+                                       .intermediate_size = 7,
+                                       .position_embedding = PositionEmbedding::none,
+                                       .attention_positions = positions});
+    randomize(encoder, 10, 1.0);
+    const auto alone = any_decoder::random_ids(1, 5, 11);
+    const auto expected = encoder(alone);
+    for (Index padding : {1, 2, 7}) {
+      Tensor<std::int32_t, 2> ids({1, padding + 5});
+      Tensor<bool, 2> keep({1, padding + 5});
+      for (Index t = 0; t < 5; ++t) {
+        ids(0, padding + t) = alone(0, t);
+        keep(0, padding + t) = true;
+      }
+      const auto y = encoder(ids, {.key_allowed = keep});
+      for (Index t = 0; t < 5; ++t)
+        EXPECT_LT(any_decoder::difference(y, 0, padding + t, expected, 0, t), 1e-5)
+            << name << ", padding " << padding;
     }
   }
 }

@@ -5,6 +5,9 @@ parameters, tiny.
 Cases without `directory` carry their parameters under Eigenformer's names. Cases with
 `directory` hold inputs and outputs only; the parameters are in checkpoints/<directory> under
 transformers' names.
+
+Version 5 of transformers has no relative positions any more; they are written out here as version 4
+had them.
 """
 
 import torch
@@ -15,7 +18,7 @@ from transformers import (
     BertForSequenceClassification,
     BertModel,
 )
-from transformers.models.bert.modeling_bert import BertPooler
+from transformers.models.bert.modeling_bert import BertPooler, BertSelfAttention
 
 from checkpoint import load_again, save_directory
 from golden import FOLDER, GoldenFile, key_padding, random_ids, random_tensor, randomize, rename
@@ -89,6 +92,48 @@ def with_old_names(tensors):
     return changed
 
 
+class RelativeSelfAttention(BertSelfAttention):
+    """Scores (q k + q p [+ k p]) / sqrt(D), p the row query position - key position + M - 1 of a
+    table (2 M - 1, D).
+    """
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.rows = config.max_position_embeddings
+        self.distance_embedding = torch.nn.Embedding(2 * self.rows - 1, self.attention_head_size)
+
+    def forward(self, hidden_states, attention_mask=None, **ignored):
+        def split(x):
+            return x.unflatten(-1, (self.num_attention_heads, -1)).transpose(1, 2)
+
+        query, key, value = (
+            split(linear(hidden_states)) for linear in (self.query, self.key, self.value)
+        )
+        place = torch.arange(query.shape[2])
+        p = self.distance_embedding(place[:, None] - place[None, :] + self.rows - 1)
+        scores = query @ key.transpose(2, 3) + torch.einsum("bhtd,tsd->bhts", query, p)
+        if self.config.position_embedding_type == "relative_key_query":
+            scores = scores + torch.einsum("bhsd,tsd->bhts", key, p)
+        weights = torch.softmax(scores / query.shape[3] ** 0.5 + attention_mask, dim=-1)
+        return (weights @ value).transpose(1, 2).flatten(2), weights
+
+
+def relative_model(kind, seed):
+    """Its position table, which such a model has without using it, is zero."""
+    config = bert_config(position_embedding_type=kind, attn_implementation="eager")
+    model = BertModel(config, add_pooling_layer=False)
+    for layer in model.encoder.layer:
+        layer.attention.self = RelativeSelfAttention(config)
+    randomize(model, seed)
+    model.embeddings.position_embeddings.weight.data.zero_()
+    return model.eval()
+
+
+def with_position_table(tensors):
+    name = "embeddings.position_embeddings.weight"
+    return tensors | {name: random_tensor(11, tuple(tensors[name].shape)).float()}
+
+
 def make(folder=FOLDER):
     file = GoldenFile("bert")
     checkpoints = GoldenFile("bert_checkpoints")
@@ -160,7 +205,7 @@ def make(folder=FOLDER):
         mask={"key_lengths": LENGTHS},
     )
 
-    def directory(name, model, run, change=None):
+    def directory(name, model, run, change=None, known=True):
         outputs = checkpoints.add(
             name,
             type(model).__name__,
@@ -173,6 +218,8 @@ def make(folder=FOLDER):
             extra={"directory": name},
         )
         save_directory(model, folder / "checkpoints" / name, change)
+        if not known:
+            return
         again = run(
             load_again(model, folder / "checkpoints" / name),
             **{
@@ -202,6 +249,14 @@ def make(folder=FOLDER):
         },
         with_old_names,
     )
+    for kind in ("relative_key", "relative_key_query"):
+        directory(
+            f"bert_{kind}",
+            relative_model(kind, seed=12),
+            lambda m, **i: {"last_hidden_state": m(**i).last_hidden_state},
+            with_position_table,
+            known=False,
+        )
     return [file, checkpoints]
 
 

@@ -19,9 +19,9 @@ transformers.logging.set_verbosity(logging.ERROR)
 transformers.utils.logging.disable_progress_bar()
 
 
-def save_directory(model, folder, change=None):
+def save_directory(model, folder, change=None, change_config=None):
     """Saves a double model's float32 copy. `change` maps the saved {name: tensor} to what is to
-    be stored instead.
+    be stored instead, `change_config` the configuration.
     """
     folder = pathlib.Path(folder)
     shutil.rmtree(folder, ignore_errors=True)
@@ -33,6 +33,7 @@ def save_directory(model, folder, change=None):
                 name: saved.get_tensor(name) for name in saved.keys()
             }, saved.metadata()
         config = json.loads(pathlib.Path(scratch, "config.json").read_text())
+    config = change_config(config) if change_config else config
     model.double()
     save_file(change(tensors) if change else tensors, folder / "model.safetensors", metadata)
     (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")

@@ -44,6 +44,17 @@ class Fields {
     return true;
   }
 
+  /// Reads the fields of a configuration inside, if the object has it.
+  template <class Config>
+  void inside(const std::string& name, Config& config) {
+    const auto member = object_.find(name);
+    if (member == object_.end()) return;
+    unread_.erase(name);
+    Fields inner(*member);
+    read_fields(inner, config);
+    inner.require_all_read();
+  }
+
   void require_all_read() const {
     for (const std::string& name : unread_) {
       throw std::runtime_error("config: " + name + " is not a field of the configuration");
@@ -212,6 +223,38 @@ inline void read_fields(Fields& read, ef::EncoderStackConfig& c) {
   read_layer_fields(read, c);
   read("num_hidden_layers", c.num_hidden_layers);
   read("final_norm", c.final_norm);
+}
+
+/// The fields of a decoder's layers besides.
+template <class Config>
+void read_decoder_layer_fields(Fields& read, Config& c) {
+  read_layer_fields(read, c);
+  read("cross_attention", c.cross_attention);
+  read("key_value_size", c.key_value_size);
+}
+
+inline void read_fields(Fields& read, ef::DecoderLayerConfig& c) {
+  read_decoder_layer_fields(read, c);
+}
+
+inline void read_fields(Fields& read, ef::DecoderStackConfig& c) {
+  read_decoder_layer_fields(read, c);
+  read("num_hidden_layers", c.num_hidden_layers);
+  read("final_norm", c.final_norm);
+}
+
+inline void read_fields(Fields& read, ef::TransformerStackConfig& c) {
+  read.inside("encoder", c.encoder);
+  read.inside("decoder", c.decoder);
+}
+
+inline void read_fields(Fields& read, ef::TransformerDecoderConfig& c) {
+  read_decoder_layer_fields(read, c);
+  read_embedding_fields(read, c);
+  read("num_hidden_layers", c.num_hidden_layers);
+  read("final_norm", c.final_norm);
+  read("tie_word_embeddings", c.tie_word_embeddings);
+  read("head_bias", c.head_bias);
 }
 
 inline void read_fields(Fields& read, ef::TransformerEncoderConfig& c) {

@@ -101,27 +101,31 @@ class Case {
   /// For a case whose input the number type under test cannot hold: nothing of it is compared.
   void leave_out();
 
-  bool has_mask(const std::string& field) const { return file_.contains(mask_name(field)); }
+  /// `group`: "mask", "memory_mask" or "source_mask".
+  bool has_mask(const std::string& field, const std::string& group = "mask") const {
+    return file_.contains(mask_name(group, field));
+  }
   template <class T>
-  StoredMask<T> mask() {
+  StoredMask<T> mask(const std::string& group = "mask") {
     StoredMask<T> result;
-    if (has("mask")) {
-      Fields fields(take_key("mask"));
+    if (has(group)) {
+      Fields fields(take_key(group));
       fields("causal", result.causal);
       fields("query_offset", result.query_offset);
       fields("window", result.window);
       fields.require_all_read();
     }
-    if (has_mask("key_lengths")) result.key_lengths = key_lengths();
-    if (has_mask("key_allowed")) result.key_allowed = key_allowed();
-    if (has_mask("allowed"))
-      result.allowed = read_any_rank<bool>(file_, take_tensor(mask_name("allowed")));
-    if (has_mask("bias")) result.bias = read_any_rank<T>(file_, take_tensor(mask_name("bias")));
+    const auto take = [&](const char* field) { return take_tensor(mask_name(group, field)); };
+    if (has_mask("key_lengths", group)) result.key_lengths = key_lengths(group);
+    if (has_mask("key_allowed", group))
+      result.key_allowed = file_.read<bool, 2>(take("key_allowed"));
+    if (has_mask("allowed", group)) result.allowed = read_any_rank<bool>(file_, take("allowed"));
+    if (has_mask("bias", group)) result.bias = read_any_rank<T>(file_, take("bias"));
     return result;
   }
 
   /// One for each batch row or each query.
-  std::vector<std::int64_t> key_lengths();
+  std::vector<std::int64_t> key_lengths(const std::string& group = "mask");
   Tensor<bool, 2> key_allowed();
 
   bool has_output(const std::string& output) const {
@@ -130,6 +134,13 @@ class Case {
   template <int Rank>
   Tensor<double, Rank> output(const std::string& output) {
     return file_.read<double, Rank>(take_tensor(name_ + "/output/" + output));
+  }
+
+  /// Ids or flags, which the caller compares.
+  template <class Element, int Rank>
+  Tensor<Element, Rank> exact_output(const std::string& output) {
+    compared_ = true;
+    return file_.read<Element, Rank>(take_tensor(name_ + "/output/" + output));
   }
 
   /// Compares a result with the stored output: within the tolerance, and exactly zero where that is
@@ -172,7 +183,9 @@ class Case {
  private:
   const nlohmann::json& take_key(const std::string& key);
   std::string take_tensor(const std::string& tensor);
-  std::string mask_name(const std::string& field) const { return name_ + "/mask/" + field; }
+  std::string mask_name(const std::string& group, const std::string& field) const {
+    return name_ + "/" + group + "/" + field;
+  }
 
   ef::SafetensorsReader& file_;
   std::string name_;

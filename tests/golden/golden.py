@@ -7,6 +7,8 @@ Tensors of a case are named
     <case>/input/<name>                       activations, token ids, images
     <case>/input/d_<output>                   weights of the scalar  sum(output * d_output)
     <case>/mask/<field>                       key_lengths, key_allowed, allowed or bias of `Mask`
+    <case>/memory_mask/<field>                of attention to a memory
+    <case>/source_mask/<field>                of an encoder beside a decoder
     <case>/output/<name>                      results
     <case>/gradient/parameter/<dotted name>   gradients of that scalar
     <case>/gradient/input/<name>
@@ -50,9 +52,9 @@ def random_ids(seed, shape, low, high):
     return torch.from_numpy(np.random.RandomState(seed).randint(low, high, shape).astype(np.int64))
 
 
-def randomize(module, seed):
-    """Fills every parameter: matrices N(0, 1/fan_in), scales around 1, biases around 0. Returns
-    the module in double.
+def randomize(module, seed, gain=1.0):
+    """Fills every parameter: matrices N(0, gain^2/fan_in), scales around 1, biases around 0.
+    Returns the module in double.
     """
     module.double()
     with torch.no_grad():
@@ -62,7 +64,7 @@ def randomize(module, seed):
             shape = tuple(parameter.shape)
             if len(shape) >= 2:
                 fan_in = max(1, int(np.prod(shape[1:])))
-                parameter.copy_(random_tensor(stream, shape, scale=fan_in**-0.5))
+                parameter.copy_(random_tensor(stream, shape, scale=gain * fan_in**-0.5))
             elif name.endswith("weight"):
                 parameter.copy_(random_tensor(stream, shape, scale=0.25, shift=1.0))
             else:
@@ -188,6 +190,8 @@ class GoldenFile:
         torch_module=None,
         convert=plain_names,
         mask=None,
+        memory_mask=None,
+        source_mask=None,
         constants=(),
         gradients=True,
         store_parameters=True,
@@ -198,10 +202,11 @@ class GoldenFile:
         convert: maps {torch name: tensor} to {Eigenformer name: tensor}, also for gradients.
         constants: outputs for which no gradient is wanted.
         gradients: True, "input" to leave out those of the parameters, or False.
-        mask: fields of `Mask`; tensors are stored, scalars go into the JSON.
+        mask, memory_mask, source_mask: fields of `Mask`; tensors are stored, scalars go into the
+        JSON.
         """
         assert case not in self.metadata, case
-        mask = dict(mask or {})
+        masks = {"mask": mask, "memory_mask": memory_mask, "source_mask": source_mask}
         leaves = {
             n: t.clone().requires_grad_() if t.is_floating_point() else t for n, t in inputs.items()
         }
@@ -216,7 +221,9 @@ class GoldenFile:
         stored_inputs = dict(inputs)
         scalar = torch.zeros(())
         for name, output in outputs.items():
-            assert output.dtype == torch.float64, f"{case}: {name} was computed in {output.dtype}"
+            assert (
+                not output.is_floating_point() or output.dtype == torch.float64
+            ), f"{case}: {name} was computed in {output.dtype}"
             if gradients and name not in constants:
                 weights = random_tensor(
                     zlib.crc32(f"{name} {tuple(output.shape)}".encode()), tuple(output.shape)
@@ -226,19 +233,24 @@ class GoldenFile:
 
         entry = {"module": module, "config": config, "source": source}
         entry.update(extra or {})
-        scalars = {n: v for n, v in mask.items() if not isinstance(v, (torch.Tensor, list))}
-        if scalars:
-            entry["mask"] = scalars
+        for group, fields in masks.items():
+            scalars = {
+                n: v for n, v in (fields or {}).items() if not isinstance(v, (torch.Tensor, list))
+            }
+            if scalars:
+                entry[group] = scalars
         if store_parameters:
             entry["parameter_of"] = self._store_group(case, "parameter", convert(state))
         entry["input_of"] = self._store_group(case, "input", stored_inputs)
-        for name, value in mask.items():
-            if name == "key_lengths":
-                self._store(f"{case}/mask/{name}", torch.as_tensor(value), torch.int64)
-            elif isinstance(value, torch.Tensor):
-                self._store(f"{case}/mask/{name}", value, self._storage_type(value))
+        for group, fields in masks.items():
+            for name, value in (fields or {}).items():
+                if name == "key_lengths":
+                    self._store(f"{case}/{group}/{name}", torch.as_tensor(value), torch.int64)
+                elif isinstance(value, torch.Tensor):
+                    self._store(f"{case}/{group}/{name}", value, self._storage_type(value))
         for name, output in outputs.items():
-            self._store(f"{case}/output/{name}", output, torch.float64)
+            stored = torch.float64 if output.is_floating_point() else self._storage_type(output)
+            self._store(f"{case}/output/{name}", output, stored)
         if gradients:
             scalar.backward()
             if gradients != "input":

@@ -21,7 +21,8 @@ Case::Case(ef::SafetensorsReader& file, const std::string& name)
     if (tensor.starts_with(inputs_of_ + "/input/d_")) continue;  // for gradients
     if (tensor.starts_with(parameters_of_ + "/parameter/") ||
         tensor.starts_with(inputs_of_ + "/input/") || tensor.starts_with(name + "/parameter/") ||
-        tensor.starts_with(name + "/mask/") || tensor.starts_with(name + "/output/")) {
+        tensor.starts_with(name + "/mask/") || tensor.starts_with(name + "/memory_mask/") ||
+        tensor.starts_with(name + "/source_mask/") || tensor.starts_with(name + "/output/")) {
       unused_tensors_.insert(tensor);
     }
   }
@@ -35,15 +36,15 @@ void Case::leave_out() {
   left_out_ = true;
 }
 
-std::vector<std::int64_t> Case::key_lengths() {
-  const std::string tensor = take_tensor(mask_name("key_lengths"));
+std::vector<std::int64_t> Case::key_lengths(const std::string& group) {
+  const std::string tensor = take_tensor(mask_name(group, "key_lengths"));
   std::vector<std::int64_t> lengths(static_cast<std::size_t>(file_.entry(tensor).size));
   file_.read_elements(tensor, lengths.data());
   return lengths;
 }
 
 Tensor<bool, 2> Case::key_allowed() {
-  return file_.read<bool, 2>(take_tensor(mask_name("key_allowed")));
+  return file_.read<bool, 2>(take_tensor(mask_name("mask", "key_allowed")));
 }
 
 void Case::expect_all_used() const {
@@ -134,7 +135,7 @@ TEST(GoldenFiles, AllHaveTests) {
     EXPECT_TRUE(tests.contains(suite_of(file) + ".Float")) << file;
     EXPECT_TRUE(tests.contains(suite_of(file) + ".Double")) << file;
   }
-  EXPECT_EQ(files, 22);
+  EXPECT_EQ(files, 32);
 }
 
 template <class Config>

@@ -25,13 +25,26 @@ SCRIPTS = (
     "embeddings",
     "encoder_layer",
     "encoder_stack",
+    "decoder_layer",
+    "transformer_stack",
     "patch_embedding",
     "bert",
     "vision_transformer",
     "dive_into_deep_learning",
+    "dive_into_deep_learning_decoder",
     "pooling",
+    "decoders",
+    "encoder_decoders",
+    "sampling",
+    "text_generation",
 )
-WITH_CHECKPOINTS = ("bert", "vision_transformer")
+WITH_CHECKPOINTS = (
+    "bert",
+    "vision_transformer",
+    "dive_into_deep_learning_decoder",
+    "decoders",
+    "encoder_decoders",
+)
 
 
 def metadata(path):

@@ -22,6 +22,16 @@ void run_masked(Case& test) {
   test.expect("y", module(test.input<typename M::Scalar, 3>("x"), mask.view()));
 }
 
+/// y = module(x, memory, mask, memory mask): decoder layers and stacks of them.
+template <class M>
+void run_with_memory(Case& test) {
+  const M module = test.module<M>();
+  using T = typename M::Scalar;
+  const auto mask = test.mask<T>(), memory_mask = test.mask<T>("memory_mask");
+  test.expect("y", module(test.input<T, 3>("x"), test.input<T, 3>("memory"), mask.view(),
+                          memory_mask.view()));
+}
+
 /// Self-attention of x; or of query with memory, or with key and value of their own.
 template <class T>
 void run_multi_head_attention(Case& test) {

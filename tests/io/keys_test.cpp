@@ -1,88 +1,14 @@
 // SPDX-License-Identifier: MIT
 // Key maps of PyTorch's layers and of two books: files under their names, spelled out here one by one, give back the parameters.
 
-#include <memory>
-
-#include "eigenformer/eigenformer.hpp"
-#include "eigenformer/io/io.hpp"
-#include "tests/io/file_builder.hpp"
+#include "tests/io/foreign_file.hpp"
 
 namespace {
 
 using ef::Index;
 using ef::Tensor;
-using test::TemporaryFolder;
-
-// Tensors under another library's names.
-class ForeignFile {
- public:
-  template <int Rank, int NewRank>
-  void add(const std::string& name, const Tensor<float, Rank>& x, const ef::Shape<NewRank>& shape) {
-    auto copy =
-        std::make_shared<Tensor<float, NewRank>>(x.view().template reshaped<NewRank>(shape));
-    tensors_.emplace_back(name, *copy);
-    kept_.push_back(std::move(copy));
-  }
-  template <int Rank>
-  void add(const std::string& name, const Tensor<float, Rank>& x) {
-    add(name, x, x.shape());
-  }
-  void add(const std::string& name, const ef::Linear<float>& x) {
-    add(name + ".weight", x.weight);
-    if (x.config.bias) add(name + ".bias", x.bias);
-  }
-  void add(const std::string& name, const ef::LayerNorm<float>& x) {
-    add(name + ".weight", x.weight);
-    if (x.config.bias) add(name + ".bias", x.bias);
-  }
-  /// Rows of query, key and value on top of each other.
-  void add_fused(const std::string& weight, const std::string& bias,
-                 const ef::MultiHeadAttention<float>& x) {
-    const Index rows = x.query.weight.dim(0), columns = x.query.weight.dim(1);
-    Tensor<float, 2> weights({3 * rows, columns});
-    Tensor<float, 1> biases({3 * rows});
-    for (Index part = 0; part < 3; ++part) {
-      const ef::Linear<float>& linear = part == 0 ? x.query : part == 1 ? x.key : x.value;
-      weights.matrix().middleRows(part * rows, rows) = linear.weight.matrix();
-      if (linear.config.bias) biases.vector().segment(part * rows, rows) = linear.bias.vector();
-    }
-    add(weight, weights);
-    if (x.query.config.bias) add(bias, biases);
-  }
-  /// Rows [first, first + count) of a Linear.
-  void add_rows(const std::string& name, const ef::Linear<float>& x, Index first, Index count) {
-    Tensor<float, 2> weight({count, x.weight.dim(1)});
-    weight.matrix() = x.weight.matrix().middleRows(first, count);
-    Tensor<float, 1> bias({count});
-    bias.vector() = x.bias.vector().segment(first, count);
-    add(name + ".weight", weight);
-    add(name + ".bias", bias);
-  }
-
-  /// Loads a copy of `module` from these tensors and expects the same numbers.
-  template <class M>
-  void expect_gives(const M& module, const ef::KeyMap& map) const {
-    const TemporaryFolder folder;
-    ef::write_safetensors(folder / "x", tensors_);
-    M copy = ef::zeros_like(module);
-    ef::load(copy, folder / "x", map);
-    EXPECT_TRUE(ef::parameters_equal(copy, module));
-  }
-
- private:
-  std::vector<ef::NamedTensor> tensors_;
-  std::vector<std::shared_ptr<void>> kept_;
-};
-
-// Every parameter another number.
-template <class M>
-M numbered(M module) {
-  float next = 1;
-  ef::for_each_parameter(module, [&](const std::string&, auto& parameter) {
-    for (auto& x : parameter) x = next++;
-  });
-  return module;
-}
+using test::ForeignFile;
+using test::numbered;
 
 const ef::EncoderLayerConfig layer_config{
     .hidden_size = 6, .num_attention_heads = 3, .intermediate_size = 11};
@@ -143,12 +69,79 @@ TEST(Keys, TorchEncoder) {
   }
 }
 
+const ef::DecoderStackConfig decoder_config{.hidden_size = 6,
+                                            .num_hidden_layers = 2,
+                                            .num_attention_heads = 3,
+                                            .intermediate_size = 11,
+                                            .cross_attention = true,
+                                            .final_norm = true};
+
+void add_torch_layer(ForeignFile& file, const std::string& prefix,
+                     const ef::DecoderLayer<float>& x) {
+  file.add_fused(prefix + "self_attn.in_proj_weight", prefix + "self_attn.in_proj_bias",
+                 x.self_attention);
+  file.add(prefix + "self_attn.out_proj", x.self_attention.output);
+  file.add_fused(prefix + "multihead_attn.in_proj_weight", prefix + "multihead_attn.in_proj_bias",
+                 *x.cross_attention);
+  file.add(prefix + "multihead_attn.out_proj", x.cross_attention->output);
+  file.add(prefix + "linear1", x.feed_forward.linear_1);
+  file.add(prefix + "linear2", x.feed_forward.linear_2);
+  file.add(prefix + "norm1", x.self_attention_norm);
+  file.add(prefix + "norm2", *x.cross_attention_norm);
+  file.add(prefix + "norm3", x.feed_forward_norm);
+}
+
+TEST(Keys, TorchDecoderLayer) {
+  auto config = ef::DecoderLayerConfig::from(decoder_config);
+  for (const bool bias : {true, false}) {
+    config.query_bias = config.key_bias = config.value_bias = config.output_bias = bias;
+    config.feed_forward_bias = config.norm_bias = bias;
+    const auto layer = numbered(ef::DecoderLayer<float>(config));
+    ForeignFile file;
+    add_torch_layer(file, "", layer);
+    file.expect_gives(layer, ef::torch_decoder_layer_keys());
+  }
+}
+
+// The decoder by itself, or out of a whole nn.Transformer.
+TEST(Keys, TorchDecoder) {
+  for (const bool final_norm : {false, true}) {
+    auto config = decoder_config;
+    config.final_norm = final_norm;
+    const auto stack = numbered(ef::DecoderStack<float>(config));
+    for (const std::string prefix : {"", "decoder."}) {
+      ForeignFile file;
+      add_torch_layer(file, prefix + "layers.0.", stack.layers[0]);
+      add_torch_layer(file, prefix + "layers.1.", stack.layers[1]);
+      if (final_norm) file.add(prefix + "norm", *stack.final_norm);
+      if (!prefix.empty()) file.add_zeros("encoder.norm.bias", 6);
+      file.expect_gives(stack, ef::torch_decoder_keys());
+    }
+  }
+}
+
+TEST(Keys, TorchTransformer) {
+  const auto stack = numbered(ef::TransformerStack<float>({.encoder = {.hidden_size = 6,
+                                                                       .num_hidden_layers = 1,
+                                                                       .num_attention_heads = 3,
+                                                                       .intermediate_size = 11,
+                                                                       .final_norm = true},
+                                                           .decoder = decoder_config}));
+  ForeignFile file;
+  add_torch_layer(file, "encoder.layers.0.", stack.encoder.layers[0]);
+  file.add("encoder.norm", *stack.encoder.final_norm);
+  add_torch_layer(file, "decoder.layers.0.", stack.decoder.layers[0]);
+  add_torch_layer(file, "decoder.layers.1.", stack.decoder.layers[1]);
+  file.add("decoder.norm", *stack.decoder.final_norm);
+  file.expect_gives(stack, ef::torch_transformer_keys());
+}
+
 void add_d2l_attention(ForeignFile& file, const std::string& prefix,
                        const ef::MultiHeadAttention<float>& x) {
-  file.add(prefix + "attention.W_q", x.query);
-  file.add(prefix + "attention.W_k", x.key);
-  file.add(prefix + "attention.W_v", x.value);
-  file.add(prefix + "attention.W_o", x.output);
+  file.add(prefix + "W_q", x.query);
+  file.add(prefix + "W_k", x.key);
+  file.add(prefix + "W_v", x.value);
+  file.add(prefix + "W_o", x.output);
 }
 
 TEST(Keys, DiveIntoDeepLearning) {
@@ -170,13 +163,49 @@ TEST(Keys, DiveIntoDeepLearning) {
   for (const std::size_t i : {0u, 1u}) {
     const std::string prefix = "blks.block" + std::to_string(i) + ".";
     const auto& layer = encoder.layers[i];
-    add_d2l_attention(file, prefix, layer.attention);
+    add_d2l_attention(file, prefix + "attention.", layer.attention);
     file.add(prefix + "addnorm1.ln", layer.attention_norm);
     file.add(prefix + "ffn.dense1", layer.feed_forward.linear_1);
     file.add(prefix + "ffn.dense2", layer.feed_forward.linear_2);
     file.add(prefix + "addnorm2.ln", layer.feed_forward_norm);
   }
   file.expect_gives(encoder, ef::d2l_encoder_keys());
+}
+
+TEST(Keys, DiveIntoDeepLearningDecoder) {
+  const auto decoder = numbered(
+      ef::TransformerDecoder<float>({.vocab_size = 13,
+                                     .hidden_size = 6,
+                                     .num_hidden_layers = 2,
+                                     .num_attention_heads = 3,
+                                     .intermediate_size = 11,
+                                     .cross_attention = true,
+                                     .position_embedding = ef::PositionEmbedding::sinusoidal,
+                                     .scale_embeddings = true,
+                                     .norm_placement = ef::NormPlacement::post,
+                                     .final_norm = false,
+                                     .query_bias = false,
+                                     .key_bias = false,
+                                     .value_bias = false,
+                                     .output_bias = false,
+                                     .tie_word_embeddings = false,
+                                     .head_bias = true}));
+  ForeignFile file;
+  file.add("embedding.weight", decoder.embeddings.token.weight);
+  for (const std::size_t i : {0u, 1u}) {
+    const std::string prefix = "blks.block" + std::to_string(i) + ".";
+    const auto& layer = decoder.layers[i];
+    add_d2l_attention(file, prefix + "attention1.", layer.self_attention);
+    add_d2l_attention(file, prefix + "attention2.", *layer.cross_attention);
+    file.add(prefix + "addnorm1.ln", layer.self_attention_norm);
+    file.add(prefix + "addnorm2.ln", *layer.cross_attention_norm);
+    file.add(prefix + "ffn.dense1", layer.feed_forward.linear_1);
+    file.add(prefix + "ffn.dense2", layer.feed_forward.linear_2);
+    file.add(prefix + "addnorm3.ln", layer.feed_forward_norm);
+  }
+  file.add("dense.weight", decoder.head.weight);
+  file.add("dense.bias", decoder.head.bias);
+  file.expect_gives(decoder, ef::d2l_decoder_keys());
 }
 
 const ef::VisionTransformerConfig vision_config{.image_size = {11, 17},
@@ -201,7 +230,7 @@ TEST(Keys, DiveIntoDeepLearningVision) {
   for (const std::size_t i : {0u, 1u}) {
     const std::string prefix = "blks." + std::to_string(i) + ".";
     const auto& layer = model.layers[i];
-    add_d2l_attention(file, prefix, layer.attention);
+    add_d2l_attention(file, prefix + "attention.", layer.attention);
     file.add(prefix + "ln1", layer.attention_norm);
     file.add(prefix + "ln2", layer.feed_forward_norm);
     file.add(prefix + "mlp.dense1", layer.feed_forward.linear_1);

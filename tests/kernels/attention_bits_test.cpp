@@ -261,19 +261,30 @@ TYPED_TEST(AttentionBitsTest, AQueryThatIsNaNSpoilsOnlyItself) {
   }
 }
 
-TEST(AttentionMemory, DoesNotGrowWithTheSequence) {
-  const auto capacity = [](Index tokens, Index threads) {
+// Keys and values are brought into panels, which takes memory in proportion to S; nothing grows
+// with T, let alone with T times S.
+TEST(AttentionMemory, GrowsWithTheKeysAlone) {
+  constexpr Index heads = 2, width = 16;
+  const auto capacity = [](Index queries, Index keys, Index threads) {
     ef::ThreadPool pool(threads);
     ef::Workspace workspace(pool);
-    const AttentionInputs<float> in({1, 2, 1, tokens, tokens, 16, 16});
+    const AttentionInputs<float> in({1, heads, heads, queries, keys, width, width});
     attend(in, {.causal = true}, workspace);
-    return workspace.capacity();
+    return static_cast<Index>(workspace.capacity());
   };
+  constexpr Index bytes_of_a_key = heads * 2 * width * Index{sizeof(float)};
   for (Index threads : {1, 2}) {
-    const std::size_t small = capacity(256, threads);
-    EXPECT_GT(small, 0u);
-    EXPECT_EQ(capacity(2048, threads), small);
-    EXPECT_LT(small, static_cast<std::size_t>(threads + 1) * 128 * 1024);
+    const Index small = capacity(256, 256, threads);
+    EXPECT_GT(small, 256 * bytes_of_a_key);
+    EXPECT_LT(small, 256 * bytes_of_a_key + (threads + 1) * 128 * 1024);
+    EXPECT_EQ(capacity(2048, 256, threads), small) << "with the queries";
+    for (Index tokens : {256, 512, 1024}) {
+      const Index once = capacity(tokens, tokens, threads);
+      const Index twice = capacity(2 * tokens, 2 * tokens, threads);
+      // One flag for each head and tile, and every array begins at a multiple of 64 bytes.
+      EXPECT_GE(twice - once, tokens * bytes_of_a_key) << tokens;
+      EXPECT_LE(twice - once, tokens * bytes_of_a_key + 2 * 64) << tokens;
+    }
   }
 }
 

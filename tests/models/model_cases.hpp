@@ -36,6 +36,25 @@ inline void add_layers(Parameters& list, const std::string& name, int count) {
   }
 }
 
+/// Decoder layers likewise; `memory`: the width of the memory, 0 for none.
+inline void add_decoder_layers(Parameters& list, const std::string& name, int count, Index memory) {
+  for (int i = 0; i < count; ++i) {
+    const std::string layer = name + "." + std::to_string(i) + ".";
+    for (const auto& [branch, width] :
+         {std::pair<std::string, Index>{"self_attention", 53}, {"cross_attention", memory}}) {
+      if (width == 0) continue;
+      add_norm(list, layer + branch + "_norm", 53);
+      add_linear(list, layer + branch + ".query", 35, 53);
+      add_linear(list, layer + branch + ".key", 35, width);
+      add_linear(list, layer + branch + ".value", 35, width);
+      add_linear(list, layer + branch + ".output", 53, 35);
+    }
+    add_norm(list, layer + "feed_forward_norm", 53);
+    add_linear(list, layer + "feed_forward.linear_1", 61, 53);
+    add_linear(list, layer + "feed_forward.linear_2", 53, 61);
+  }
+}
+
 inline Parameters encoder_parameters(const std::string& prefix) {
   Parameters list = {{prefix + "embeddings.token.weight", "(11, 53)"},
                      {prefix + "embeddings.position.weight", "(151, 53)"},

@@ -1,21 +1,16 @@
 // SPDX-License-Identifier: MIT
 // Directories that transformers wrote, with the numbers that transformers computed from them; and damaged ones.
 
-#include "eigenformer/models/pretrained.hpp"
-
-#include <nlohmann/json.hpp>
-#include <random>
-
-#include "tests/io/file_builder.hpp"
+#include "tests/models/checkpoint_copies.hpp"
 
 namespace {
 
 using ef::Index;
 using ef::Tensor;
+using test::checkpoints;
+using test::Copy;
 using test::expect_error;
-
-const std::filesystem::path golden_folder = std::filesystem::path(EIGENFORMER_TESTS) / "golden";
-const std::filesystem::path checkpoints = golden_folder / "checkpoints";
+using test::golden_folder;
 
 ef::SafetensorsReader& outputs() {
   static ef::SafetensorsReader file(golden_folder / "bert_checkpoints.safetensors");
@@ -87,6 +82,15 @@ TYPED_TEST(Pretrained, BertForPreTrainingWithOldNames) {
               outputs().read<double, 3>("bert_pretraining_old_names/output/last_hidden_state"));
 }
 
+// Positions in the attention; the file has a table of absolute ones as well.
+TYPED_TEST(Pretrained, BertWithRelativePositions) {
+  for (const std::string name : {"bert_relative_key", "bert_relative_key_query"}) {
+    SCOPED_TRACE(name);
+    expect_near(run(ef::load_encoder<TypeParam>(checkpoints / name)),
+                outputs().read<double, 3>(name + "/output/last_hidden_state"));
+  }
+}
+
 TYPED_TEST(Pretrained, ViTForImageClassification) {
   using T = TypeParam;
   ef::SafetensorsReader file(golden_folder / "vision_transformer.safetensors");
@@ -108,45 +112,6 @@ TEST(PretrainedFiles, FromMemory) {
   expect_error([&] { ef::load_encoder<float>(broken); },
                {"embedded/config.json: model_type is missing"});
 }
-
-// A copy of a checkpoint that can be damaged.
-class Copy {
- public:
-  explicit Copy(const std::string& name) {
-    std::filesystem::copy(checkpoints / name, folder_.path(),
-                          std::filesystem::copy_options::recursive);
-  }
-  const std::filesystem::path& path() const { return folder_.path(); }
-
-  void set(const std::string& key, const nlohmann::json& value) {
-    auto json = nlohmann::json::parse(test::read_file(folder_ / "config.json"));
-    json[key] = value;
-    write(json);
-  }
-  void remove(const std::string& key) {
-    auto json = nlohmann::json::parse(test::read_file(folder_ / "config.json"));
-    json.erase(key);
-    write(json);
-  }
-
-  /// All tensors, in single precision.
-  std::map<std::string, Tensor<float, 1>> numbers() const {
-    std::map<std::string, Tensor<float, 1>> all;
-    ef::SafetensorsReader reader(folder_ / "model.safetensors");
-    for (const std::string& name : reader.names()) {
-      if (reader.entry(name).type != ef::DataType::f32) continue;
-      Tensor<float, 1> flat({reader.entry(name).size});
-      reader.read_elements(name, flat.data());
-      all.emplace(name, std::move(flat));
-    }
-    return all;
-  }
-
- private:
-  void write(const nlohmann::json& json) { test::write_file(folder_ / "config.json", json.dump()); }
-
-  test::TemporaryFolder folder_;
-};
 
 TEST(PretrainedConfig, MissingAndWrongValuesNameFileAndKey) {
   const auto expect_refused = [](const std::string& key, const nlohmann::json& value,
@@ -178,11 +143,19 @@ TEST(PretrainedConfig, MissingAndWrongValuesNameFileAndKey) {
   expect_refused("layer_norm_eps", -1, {">= 0"});
   expect_refused("hidden_dropout_prob", 1.5, {"[0, 1]", "1.5"});
   expect_refused("hidden_act", "mish", {"mish is not known", "gelu_new", "silu"});
-  expect_refused("position_embedding_type", "relative_key", {"relative_key", "absolute"});
+  expect_refused("position_embedding_type", "rotary", {"rotary", "absolute", "relative_key"});
   expect_refused("is_decoder", true, {"encoder"});
   expect_refused("model_type", "t5", {"t5", "bert"});
   expect_refused("pad_token_id", 37, {"below vocab_size", "37"});
   expect_refused("id2label", {{"0", "a"}, {"2", "b"}}, {"2 labels", "none for 1"});
+}
+
+// A model that has tables of offsets, from a file that has none.
+TEST(PretrainedConfig, RelativePositions) {
+  Copy copy("bert_masked_lm");
+  copy.set("position_embedding_type", "relative_key");
+  expect_error([&] { ef::load_masked_language_model<float>(copy.path()); },
+               {"missing: bert.encoder.layer.0.attention.self.distance_embedding.weight"});
 }
 
 TEST(PretrainedConfig, Activations) {
@@ -327,36 +300,11 @@ TEST(PretrainedFiles, Shards) {
   EXPECT_TRUE(ef::parameters_equal(ef::load_encoder<float>(copy.path()), whole));
 }
 
-// Damaged in config.json or in the header of the tensors: each loads or is refused with the name of the file.
-template <class Load>
-void expect_survives(const std::string& name, Load&& load) {
-  const std::string config = test::read_file(checkpoints / name / "config.json"),
-                    tensors = test::read_file(checkpoints / name / "model.safetensors");
-  std::mt19937 random(1);
-  int loaded = 0, refused = 0;
-  for (int round = 0; round < 600; ++round) {
-    std::string files[] = {config, tensors};
-    std::string& file = files[round % 2];
-    const std::size_t at = random() % std::min<std::size_t>(file.size(), 3000);
-    file[at] = random() % 3 == 0 ? static_cast<char>(random()) : "0123456789"[random() % 10];
-    try {
-      ef::PretrainedFiles damaged(files[0], test::as_bytes(files[1]), "memory");
-      load(damaged);
-      ++loaded;
-    } catch (const std::runtime_error& error) {
-      ASSERT_EQ(std::string_view(error.what()).substr(0, 6), "memory");
-      ++refused;
-    }
-  }
-  EXPECT_GT(loaded, 50);
-  EXPECT_GT(refused, 300);
-}
-
 TEST(PretrainedFiles, SurviveMutations) {
-  expect_survives("bert_masked_lm",
-                  [](auto& files) { ef::load_masked_language_model<float>(files); });
-  expect_survives("vit_image_classification",
-                  [](auto& files) { ef::load_vision_transformer<float>(files); });
+  test::expect_survives("bert_masked_lm",
+                        [](auto& files) { ef::load_masked_language_model<float>(files); });
+  test::expect_survives("vit_image_classification",
+                        [](auto& files) { ef::load_vision_transformer<float>(files); });
 }
 
 }  // namespace

@@ -59,32 +59,6 @@ struct GroupedCausalAttentionCase : SelfAttentionCase<T> {
   }
 };
 
-/// x (B, T, 53), memory (B, T + 4, 31).
-struct OnTwoSequences : OnTokens<53> {
-  static Input input(Index batch, Index tokens, std::uint64_t seed) {
-    Input in{Kind::two_sequences};
-    const Index keys = tokens == 0 ? 0 : tokens + 4;
-    in.x = reference::random_tensor<double, 3>({batch, tokens, 53}, seed, 2);
-    in.memory = reference::random_tensor<double, 3>({batch, keys, 31}, seed + 100, 2);
-    in.lengths = falling_lengths(batch, keys);
-    return in;
-  }
-  static Input large_input() { return input(5, 139, 9); }
-  static std::vector<Wrong> wrong_inputs() {
-    std::vector<Wrong> wrong;
-    Input wide = input(2, 3, 1), memory = wide, batch = wide, lengths = wide;
-    wide.x = ef::Tensor<double, 3>({2, 3, 55});
-    memory.memory = ef::Tensor<double, 3>({2, 7, 53});
-    batch.memory = ef::Tensor<double, 3>({3, 7, 31});
-    lengths.lengths = {7, 8};
-    wrong.push_back({wide, {"(2, 3, 55)", "(2, 3, 53)"}});
-    wrong.push_back({memory, {"(2, 7, 53)", "(2, 7, 31)"}});
-    wrong.push_back({batch, {"(3, 7, 31)", "(2, 7, 31)"}});
-    wrong.push_back({lengths, {"[0, 7]", "8"}});
-    return wrong;
-  }
-};
-
 template <class T>
 struct CrossAttentionCase : OnTwoSequences {
   using Module = ef::MultiHeadAttention<T>;

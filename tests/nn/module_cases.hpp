@@ -38,7 +38,7 @@ ef::Tensor<To, Rank> converted(const ef::Tensor<From, Rank>& x) {
 template <class T>
 struct Owned {
   ef::Tensor<T, 3> x, memory;
-  ef::Tensor<std::int32_t, 2> ids;
+  ef::Tensor<std::int32_t, 2> ids, source;
   ef::Tensor<T, 4> images;
   Lengths lengths;
 
@@ -46,6 +46,7 @@ struct Owned {
       : x(converted<T>(in.x)),
         memory(converted<T>(in.memory)),
         ids(in.ids),
+        source(in.source),
         images(converted<T>(in.images)),
         lengths(in.lengths) {}
 
@@ -56,12 +57,17 @@ struct Owned {
 template <class T>
 struct Views {
   ef::TensorView<const T, 3> x, memory;
-  ef::TensorView<const std::int32_t, 2> ids;
+  ef::TensorView<const std::int32_t, 2> ids, source;
   ef::TensorView<const T, 4> images;
   ef::Mask<T> mask;
 
   explicit Views(const Owned<T>& in)
-      : x(in.x), memory(in.memory), ids(in.ids), images(in.images), mask(in.mask()) {}
+      : x(in.x),
+        memory(in.memory),
+        ids(in.ids),
+        source(in.source),
+        images(in.images),
+        mask(in.mask()) {}
 };
 
 template <class T, int Rank>
@@ -270,6 +276,42 @@ struct OnTokens {
   static ef::Shape<3> output_shape(const Input& in) { return {in.x.dim(0), in.x.dim(1), width}; }
 };
 
+/// x (B, T, 53), memory (B, T + 4, 31).
+struct OnTwoSequences : OnTokens<53> {
+  static Input input(Index batch, Index tokens, std::uint64_t seed) {
+    Input in{Kind::two_sequences};
+    const Index keys = tokens == 0 ? 0 : tokens + 4;
+    in.x = reference::random_tensor<double, 3>({batch, tokens, 53}, seed, 2);
+    in.memory = reference::random_tensor<double, 3>({batch, keys, 31}, seed + 100, 2);
+    in.lengths = falling_lengths(batch, keys);
+    return in;
+  }
+  static Input large_input() { return input(5, 139, 9); }
+  static std::vector<Wrong> wrong_inputs() {
+    std::vector<Wrong> wrong;
+    Input wide = input(2, 3, 1), memory = wide, batch = wide, lengths = wide;
+    wide.x = ef::Tensor<double, 3>({2, 3, 55});
+    memory.memory = ef::Tensor<double, 3>({2, 7, 53});
+    batch.memory = ef::Tensor<double, 3>({3, 7, 31});
+    lengths.lengths = {7, 8};
+    wrong.push_back({wide, {"(2, 3, 55)", "(2, 3, 53)"}});
+    wrong.push_back({memory, {"(2, 7, 53)", "(2, 7, 31)"}});
+    wrong.push_back({batch, {"(3, 7, 31)", "(2, 7, 31)"}});
+    wrong.push_back({lengths, {"[0, 7]", "8"}});
+    return wrong;
+  }
+};
+
+/// (B, T) out of 11.
+inline ef::Tensor<std::int32_t, 2> random_ids(Index batch, Index tokens, std::uint64_t seed) {
+  ef::Tensor<std::int32_t, 2> ids({batch, tokens});
+  const ef::Key key(seed);
+  for (Index i = 0; i < ids.size(); ++i) {
+    ids.data()[i] = static_cast<std::int32_t>(key.bits(static_cast<std::uint64_t>(i)) % 11);
+  }
+  return ids;
+}
+
 /// ids (B, T) out of 11.
 template <bool masked>
 struct OnIds {
@@ -277,12 +319,8 @@ struct OnIds {
   static Traits traits() { return {}; }
   static Input input(Index batch, Index tokens, std::uint64_t seed) {
     Input in{Kind::ids};
-    in.ids = ef::Tensor<std::int32_t, 2>({batch, tokens});
+    in.ids = random_ids(batch, tokens, seed);
     in.lengths = falling_lengths(batch, tokens);
-    const ef::Key key(seed);
-    for (Index i = 0; i < in.ids.size(); ++i) {
-      in.ids.data()[i] = static_cast<std::int32_t>(key.bits(static_cast<std::uint64_t>(i)) % 11);
-    }
     return in;
   }
   static Input large_input() { return input(5, 139, 9); }
@@ -295,6 +333,59 @@ struct OnIds {
     wrong.push_back({beyond, {"id 11", "11 rows"}});
     wrong.push_back({negative, {"id -1", "11 rows"}});
     if (masked) wrong.push_back({long_one, {"[0, 3]", "4"}});
+    return wrong;
+  }
+};
+
+/// ids (B, T) out of 11, memory (B, T + 4, 31).
+struct OnIdsAndMemory : OnIds<false> {
+  static Traits traits() { return {.overlap = Overlap::harmless}; }
+  static Input input(Index batch, Index tokens, std::uint64_t seed) {
+    Input in = OnTwoSequences::input(batch, tokens, seed);
+    in.kind = Kind::ids_and_memory;
+    in.x = {};
+    in.ids = random_ids(batch, tokens, seed);
+    return in;
+  }
+  static Input large_input() { return input(5, 139, 9); }
+  static std::vector<Wrong> wrong_inputs() {
+    std::vector<Wrong> wrong;
+    Input beyond = input(2, 3, 1), memory = beyond, batch = beyond, lengths = beyond;
+    beyond.ids(1, 1) = 11;
+    memory.memory = ef::Tensor<double, 3>({2, 7, 53});
+    batch.memory = ef::Tensor<double, 3>({3, 7, 31});
+    lengths.lengths = {7, 8};
+    wrong.push_back({beyond, {"id 11", "11 rows"}});
+    wrong.push_back({memory, {"(2, 7, 53)", "(2, 7, 31)"}});
+    wrong.push_back({batch, {"(3, 7, 31)", "(2, 7, 31)"}});
+    wrong.push_back({lengths, {"[0, 7]", "8"}});
+    return wrong;
+  }
+};
+
+/// ids (B, T) and a source (B, T + 4), both out of 11.
+struct OnTwoIds : OnIds<false> {
+  static Input input(Index batch, Index tokens, std::uint64_t seed) {
+    Input in{Kind::two_ids};
+    const Index keys = tokens == 0 ? 0 : tokens + 4;
+    in.ids = random_ids(batch, tokens, seed);
+    in.source = random_ids(batch, keys, seed + 100);
+    in.lengths = falling_lengths(batch, keys);
+    return in;
+  }
+  static Input large_input() { return input(5, 139, 9); }
+  static std::vector<Wrong> wrong_inputs() {
+    std::vector<Wrong> wrong;
+    Input beyond = input(2, 3, 1), source = beyond, batch = beyond, lengths = beyond;
+    beyond.ids(1, 1) = 11;
+    source.source(0, 6) = -1;
+    batch.source = random_ids(3, 7, 1);
+    batch.lengths = {7, 5, 3};
+    lengths.lengths = {7, 8};
+    wrong.push_back({beyond, {"id 11", "11 rows"}});
+    wrong.push_back({source, {"id -1", "11 rows"}});
+    wrong.push_back({batch, {"(3, 7, ", "(2, 7, "}});
+    wrong.push_back({lengths, {"[0, 7]", "8"}});
     return wrong;
   }
 };

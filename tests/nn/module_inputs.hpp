@@ -18,19 +18,28 @@ using ef::Index;
 using Lengths = std::vector<Index>;
 
 enum class Kind {
-  tokens,         // x (B, T, C), of which lengths[b] tokens count
-  two_sequences,  // x (B, T, C) and a memory (B, S, M), of which lengths[b] tokens count
-  ids,            // ids (B, T), of which lengths[b] count
-  images          // images (B, channels, height, width)
+  tokens,          // x (B, T, C), of which lengths[b] tokens count
+  two_sequences,   // x (B, T, C) and a memory (B, S, M), of which lengths[b] tokens count
+  ids,             // ids (B, T), of which lengths[b] count
+  ids_and_memory,  // ids (B, T) and a memory (B, S, M), of which lengths[b] tokens count
+  two_ids,         // ids (B, T) and a source (B, S) of ids, of which lengths[b] count
+  images           // images (B, channels, height, width)
 };
 
 struct Input {
   Kind kind;
   ef::Tensor<double, 3> x = {}, memory = {};
-  ef::Tensor<std::int32_t, 2> ids = {};
+  ef::Tensor<std::int32_t, 2> ids = {}, source = {};
   ef::Tensor<double, 4> images = {};
   Lengths lengths = {};
 
+  /// Whether lengths are those of a second sequence; then all tokens of the first count.
+  bool has_second() const {
+    return kind == Kind::two_sequences || kind == Kind::ids_and_memory || kind == Kind::two_ids;
+  }
+  bool has_ids() const {
+    return kind == Kind::ids || kind == Kind::ids_and_memory || kind == Kind::two_ids;
+  }
   Index batch() const;
   /// How many of the result's tokens count in batch row b.
   Index valid_tokens(Index b) const;
@@ -89,11 +98,11 @@ void fill_row(ef::Tensor<T, Rank>& x, Index b, T value) {
 
 inline Index Input::batch() const {
   if (kind == Kind::images) return images.dim(0);
-  return kind == Kind::ids ? ids.dim(0) : x.dim(0);
+  return has_ids() ? ids.dim(0) : x.dim(0);
 }
 
 inline Index Input::valid_tokens(Index b) const {
-  if (kind == Kind::two_sequences) return x.dim(1);
+  if (has_second()) return has_ids() ? ids.dim(1) : x.dim(1);
   return kind == Kind::images ? std::numeric_limits<Index>::max()
                               : lengths[static_cast<std::size_t>(b)];
 }
@@ -106,14 +115,14 @@ inline Input Input::row(Index b) const {
   }
   const Index length = lengths[static_cast<std::size_t>(b)];
   one.lengths = {length};
-  if (kind == Kind::ids) {
-    one.ids = internal::row_of(ids, b, length);
-  } else if (kind == Kind::tokens) {
-    one.x = internal::row_of(x, b, length);
+  const Index tokens = valid_tokens(b);
+  if (has_ids()) {
+    one.ids = internal::row_of(ids, b, tokens);
   } else {
-    one.x = internal::row_of(x, b, x.dim(1));
-    one.memory = internal::row_of(memory, b, length);
+    one.x = internal::row_of(x, b, tokens);
   }
+  if (!memory.empty()) one.memory = internal::row_of(memory, b, length);
+  if (!source.empty()) one.source = internal::row_of(source, b, length);
   return one;
 }
 
@@ -121,14 +130,13 @@ inline Input Input::padded(Index extra) const {
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();
   Input more{kind};
   more.lengths = lengths;
-  if (kind == Kind::ids) {
+  if (has_ids()) {
     more.ids = internal::with_more_tokens(ids, extra, std::int32_t{3});
   } else {
     more.x = internal::with_more_tokens(x, extra, nan);
-    if (kind == Kind::two_sequences) {
-      more.memory = internal::with_more_tokens(memory, 2 * extra, nan);
-    }
   }
+  if (!memory.empty()) more.memory = internal::with_more_tokens(memory, 2 * extra, nan);
+  if (!source.empty()) more.source = internal::with_more_tokens(source, 2 * extra, std::int32_t{3});
   return more;
 }
 
@@ -137,7 +145,11 @@ inline void Input::spoil(Index b) {
   internal::fill_row(x, b, nan);
   internal::fill_row(memory, b, nan);
   internal::fill_row(images, b, nan);
-  for (Index t = 0; kind == Kind::ids && t < ids.dim(1); ++t) ids(b, t) = (ids(b, t) + 1) % 11;
+  for (auto* sequence : {&ids, &source}) {
+    for (Index t = 0; t < sequence->dim(1); ++t) {
+      (*sequence)(b, t) = ((*sequence)(b, t) + 1) % 11;
+    }
+  }
 }
 
 }  // namespace laws

@@ -312,9 +312,11 @@ TEST_P(ModuleLaws, OverlapOfInputAndResult) {
   if (input.kind == Kind::images) parts = {input.images.size()};
   if (input.kind == Kind::tokens) parts = {input.x.size()};
   if (input.kind == Kind::two_sequences) parts = {input.x.size(), input.memory.size()};
+  if (input.kind == Kind::ids_and_memory) parts = {0, input.memory.size()};
   const auto result = static_cast<Index>(expected.values.size());
   ef::Workspace workspace;
   for (std::size_t part = 0; part < parts.size(); ++part) {
+    if (parts[part] == 0) continue;
     for (Index shift : {Index{0}, Index{1}, parts[part] - 1, 1 - result}) {
       const auto call = module->prepare(input, {static_cast<int>(part), shift});
       const Overlap overlap = GetParam().traits.overlap;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 // The encoder of Tunstall, von Werra, Wolf, "Natural Language Processing with Transformers",
-// chapter 3: rows A1 to A9 and A11. BERT-base's sizes: vocabulary 30522, hidden 768, intermediate
+// chapter 3: rows A1 to A11. BERT-base's sizes: vocabulary 30522, hidden 768, intermediate
 // 3072, 12 heads, 12 layers, 512 positions.
 
 #include "tests/spec/values.hpp"
@@ -283,6 +283,63 @@ TEST(NlpWithTransformers, A9SequenceClassification) {
   for (Index b = 0; b < 2; ++b)
     for (Index c = 0; c < 21; ++c) first(b, c) = hidden(b, 0, c);
   EXPECT_LT(largest_difference(logits, model.classifier(first)), 1e-14);
+}
+
+// A10: the decoder's mask is tril(ones(T, T)) with a leading batch axis: row i has i + 1 ones, and
+// -infinity goes where it is 0. The decoder layer has it without being told.
+TEST(NlpWithTransformers, A10MaskOfTheDecoder) {
+  const Index tokens = 5;
+  Tensor<bool, 3> tril({1, tokens, tokens});
+  Tensor<double, 3> filled({1, tokens, tokens});
+  for (Index i = 0; i < tokens; ++i)
+    for (Index j = 0; j < tokens; ++j) {
+      tril(0, i, j) = j <= i;
+      filled(0, i, j) = tril(0, i, j) ? 0 : -std::numeric_limits<double>::infinity();
+    }
+  DecoderLayer<double> layer({.hidden_size = 21,
+                              .num_attention_heads = 3,
+                              .intermediate_size = 37,
+                              .norm_placement = NormPlacement::pre});
+  randomize(layer, 40);
+  const auto x = random<double>(Shape<3>{2, tokens, 21}, 41);
+  EXPECT_EQ(layer(x, {.allowed = tril}), layer(x));
+  EXPECT_EQ(layer(x, {.bias = filled}), layer(x));
+  const auto weights = layer.self_attention.weights(x, x, {.allowed = tril});
+  for (Index row = 0; row < weights.matrix().rows(); ++row)
+    EXPECT_EQ((weights.matrix().row(row).array() > 0).count(), row % tokens + 1) << "i + 1 ones";
+}
+
+// A10: two attentions: masked self-attention, then attention of the decoder's queries to keys and
+// values from the encoder, whose length may differ.
+TEST(NlpWithTransformers, A10DecoderLayerHasTwoAttentions) {
+  DecoderLayer<double> layer({.hidden_size = 21,
+                              .num_attention_heads = 3,
+                              .intermediate_size = 37,
+                              .cross_attention = true,
+                              .norm_placement = NormPlacement::pre});
+  randomize(layer, 42);
+  const auto x = random<double>(Shape<3>{2, 5, 21}, 43),
+             encoded = random<double>(Shape<3>{2, 11, 21}, 44);
+  Tensor<bool, 3> tril({1, 5, 5});
+  for (Index i = 0; i < 5; ++i)
+    for (Index j = 0; j <= i; ++j) tril(0, i, j) = true;
+  const auto h = sum(x, layer.self_attention(layer.self_attention_norm(x), {.allowed = tril}));
+  const auto g = sum(h, (*layer.cross_attention)((*layer.cross_attention_norm)(h), encoded));
+  const auto y = layer(x, encoded);
+  EXPECT_LT(largest_difference(y, sum(g, layer.feed_forward(layer.feed_forward_norm(g)))), 1e-13);
+  EXPECT_EQ(y.shape(), x.shape());
+  EXPECT_EQ(layer.cross_attention->weights(h, encoded).shape(), (Shape<4>{2, 3, 5, 11}));
+
+  // Every token of the encoder reaches every token of the decoder.
+  for (Index j : {0, 10}) {
+    Tensor<double, 3> other(encoded);
+    for (Index c = 0; c < 21; ++c) other(0, j, c) = -other(0, j, c);
+    const auto changed = layer(x, other);
+    for (Index t = 0; t < 5; ++t) {
+      EXPECT_NE(changed(0, t, 0), y(0, t, 0));
+      EXPECT_EQ(changed(1, t, 0), y(1, t, 0));
+    }
+  }
 }
 
 // A11: a layer without positions is permutation equivariant (not invariant), in either placement of

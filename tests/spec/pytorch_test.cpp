@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// PyTorch's functions and modules: rows F1 to F4 and F8 to F11. The long lists of numbers are
+// PyTorch's functions and modules: rows F1 to F11. The long lists of numbers are
 // results of PyTorch 2.15 in double, with parameters 0.3 * RandomState(seed).randn in the order of
 // the module's state_dict and inputs from the same stream. PyTorch's MultiheadAttention and encoder
 // layers block where a mask is true; the library, like scaled_dot_product_attention, lets take part
@@ -151,6 +151,35 @@ TEST(PyTorch, F11CausalAlignment) {
   EXPECT_EQ(pattern(3, 4, 1), "1100 1110 1111 ");
   EXPECT_EQ(pattern(4, 3, 0), "100 110 111 111 ");
   EXPECT_EQ(pattern(4, 3, -1), "000 100 110 111 ") << "the first T - S rows see nothing";
+
+  // A cache aligns at the bottom right by itself: of S tokens, the last T are new. Keys are 0, so
+  // that the result is the mean of the values seen; value j is 1 << j.
+  const auto of_cache = [](Index queries, Index keys) {
+    MultiHeadAttention<double> attention({.hidden_size = 1, .num_attention_heads = 1});
+    values::set_identity(attention.value);
+    values::set_identity(attention.output);
+    auto cache = attention.make_cache(1, keys);
+    Workspace workspace;
+    const auto append = [&](Index begin, Index end) {
+      Tensor<double, 3> x({1, end - begin, 1}), y(x.shape());
+      for (Index t = begin; t < end; ++t) x(0, t - begin, 0) = static_cast<double>(Index{1} << t);
+      attention.forward(x, {.causal = true}, cache, y, workspace);
+      return y;
+    };
+    append(0, keys - queries);
+    const auto y = append(keys - queries, keys);
+    std::string text;
+    for (Index t = 0; t < queries; ++t) {
+      const Index seen = keys - queries + t + 1;
+      const auto sum = static_cast<Index>(std::lround(y(0, t, 0) * static_cast<double>(seen)));
+      for (Index j = 0; j < keys; ++j) text += (sum >> j & 1) == 1 ? '1' : '0';
+      text += ' ';
+    }
+    return text;
+  };
+  EXPECT_EQ(of_cache(3, 4), "1100 1110 1111 ");
+  EXPECT_EQ(of_cache(1, 4), "1111 ");
+  EXPECT_EQ(of_cache(4, 4), "1000 1100 1110 1111 ");
 }
 
 // ------------------------------------------------------------------------------ MultiheadAttention
@@ -376,6 +405,231 @@ TEST(PyTorch, F4ParameterNamesOfAStack) {
   EXPECT_EQ(names.front(), "layers.0.attention_norm.weight");
   EXPECT_EQ(names[16], "layers.1.attention_norm.weight");
   EXPECT_EQ(names.back(), "final_norm.bias");
+}
+
+// ---------------------------------------- TransformerDecoderLayer, TransformerDecoder, Transformer
+
+void fill_layer(NumpyRandom& numpy, DecoderLayer<double>& layer) {
+  fill_attention(numpy, layer.self_attention);
+  fill_attention(numpy, *layer.cross_attention);
+  auto& mlp = layer.feed_forward;
+  fill(numpy, mlp.linear_1.weight, mlp.linear_1.bias, mlp.linear_2.weight, mlp.linear_2.bias,
+       layer.self_attention_norm.weight, layer.self_attention_norm.bias,
+       layer.cross_attention_norm->weight, layer.cross_attention_norm->bias,
+       layer.feed_forward_norm.weight, layer.feed_forward_norm.bias);
+}
+
+DecoderLayerConfig decoder_layer_config(NormPlacement placement, Activation activation) {
+  return {.hidden_size = 6,
+          .num_attention_heads = 2,
+          .intermediate_size = 7,
+          .cross_attention = true,
+          .activation = activation,
+          .norm_placement = placement};
+}
+
+// F5: padding in the target and in the memory, of another length.
+TEST(PyTorch, F5DecoderLayerPostNormWithReLU) {
+  EXPECT_EQ(count_parameters(DecoderLayer<ShapeOnly>({.hidden_size = 512,
+                                                      .num_attention_heads = 8,
+                                                      .intermediate_size = 2048,
+                                                      .cross_attention = true})),
+            4204032);
+  DecoderLayer<double> layer(decoder_layer_config(NormPlacement::post, Activation::relu));
+  NumpyRandom numpy(11);
+  fill_layer(numpy, layer);
+  const auto x = numpy.randn<double>(Shape<3>{2, 3, 6}),
+             memory = numpy.randn<double>(Shape<3>{2, 5, 6});
+  const std::vector<int> target{3, 2}, source{5, 3};
+  expect_values(layer(x, memory, {.key_lengths = target}, {.key_lengths = source}),
+                {.1497796761, -.4614150318, -.9716327867, .0073861639,  .7764526939, -.0311186419,
+                 .1495529348, -.4193616728, -.9180491990, .0151030652,  .7698471537, -.0303479656,
+                 .1439831038, -.6640079610, -.7928751437, -.0307323584, .8490676691, -.0200100444,
+                 .1434440178, -.6096454668, -.7167087865, -.0177572093, .8372424876, -.0182475371,
+                 .1430201387, -.6695742321, -.6989843039, -.0301480284, .8360156387, -.0131552627,
+                 .1416399178, -.7730653543, -.5930802385, -.0636612146, .8341509815, -.0085635488},
+                1e-9);
+}
+
+TEST(PyTorch, F5DecoderLayerPreNormWithGELU) {
+  DecoderLayer<double> layer(decoder_layer_config(NormPlacement::pre, Activation::gelu));
+  NumpyRandom numpy(12);
+  fill_layer(numpy, layer);
+  const auto x = numpy.randn<double>(Shape<3>{2, 3, 6}),
+             memory = numpy.randn<double>(Shape<3>{2, 5, 6});
+  const std::vector<int> target{3, 2}, source{5, 3};
+  expect_values(
+      layer(x, memory, {.key_lengths = target}, {.key_lengths = source}),
+      {.7220774524,  -1.3722268542, -.5917179889,  2.0874775535, .4303662789,   -1.8865851646,
+       .1536710501,  -2.0136767078, .0225360699,   .9116756066,  .2650841640,   -1.8791943753,
+       .4950895643,  -.8673670028,  .3705209308,   .8841589509,  -1.9160437474, -.5591841159,
+       -.5038947440, -.8320818529,  .1412873695,   .4484049203,  -.1573958152,  .4743660534,
+       -.0997663461, -.4577066240,  1.6438750027,  3.7872984139, 1.6161821766,  -1.5111806273,
+       -.1569424868, -2.5795704784, -1.4473805126, 2.0582005940, .4371427772,   -2.5890978452},
+      1e-9);
+}
+
+// F5: self-attention, attention to the memory, network, in this order; before each branch its input
+// is normalised, the memory is not.
+TEST(PyTorch, F5OrderOfBranchesAndNorms) {
+  DecoderLayer<double> layer(decoder_layer_config(NormPlacement::pre, Activation::gelu));
+  values::randomize(layer, 16);
+  const auto x = random<double>(Shape<3>{2, 3, 6}, 17),
+             memory = random<double>(Shape<3>{2, 5, 6}, 18);
+  const auto h =
+      values::sum(x, layer.self_attention(layer.self_attention_norm(x), {.causal = true}));
+  const auto g = values::sum(h, (*layer.cross_attention)((*layer.cross_attention_norm)(h), memory));
+  const auto expected = values::sum(g, layer.feed_forward(layer.feed_forward_norm(g)));
+  EXPECT_LT(largest_difference(layer(x, memory), expected), 1e-14);
+
+  Tensor<double, 3> scaled(memory);
+  scaled.vector() *= 3.0;
+  EXPECT_GT(largest_difference(layer(x, scaled), expected), 1e-2) << "a norm would hide the factor";
+}
+
+TEST(PyTorch, F5ParameterNamesOfALayer) {
+  const DecoderLayer<ShapeOnly> layer(decoder_layer_config(NormPlacement::post, Activation::relu));
+  std::vector<std::string> modules;
+  Index parameters = 0;
+  for_each_parameter(layer, [&](const std::string& name, const auto&) {
+    ++parameters;
+    const std::string module = name.substr(0, name.find('.'));
+    if (modules.empty() || modules.back() != module) modules.push_back(module);
+  });
+  EXPECT_EQ(modules, (std::vector<std::string>{"self_attention_norm", "self_attention",
+                                               "cross_attention_norm", "cross_attention",
+                                               "feed_forward_norm", "feed_forward"}));
+  EXPECT_EQ(parameters, 2 * 8 + 4 + 6);
+}
+
+// F6: a stack with a final norm. PyTorch's tgt_is_causal is only a hint, a mask must be passed;
+// here the stack is causal without one, and a mask as PyTorch makes it changes no bit.
+TEST(PyTorch, F6DecoderWithFinalNorm) {
+  DecoderStack<double> stack({.hidden_size = 6,
+                              .num_hidden_layers = 2,
+                              .num_attention_heads = 2,
+                              .intermediate_size = 7,
+                              .cross_attention = true,
+                              .activation = Activation::relu,
+                              .final_norm = true});
+  NumpyRandom numpy(13);
+  for (auto& layer : stack.layers) fill_layer(numpy, layer);
+  fill(numpy, stack.final_norm->weight, stack.final_norm->bias);
+  const auto x = numpy.randn<double>(Shape<3>{1, 3, 6}),
+             memory = numpy.randn<double>(Shape<3>{1, 5, 6});
+  const auto y = stack(x, memory);
+  expect_values(y,
+                {.1955144565, .3829383830, -.1297312364, -.3694653529, .4851141961, .0198788512,
+                 .1955395576, .3867762576, -.1249140740, -.3734501554, .4984137555, .0212704460,
+                 .1934842863, .3874366442, -.1275526148, -.3692173078, .5040325877, .0211107057},
+                1e-9);
+  const auto square_subsequent_mask =
+      rows<double>({{0, -infinity, -infinity}, {0, 0, -infinity}, {0, 0, 0}});
+  EXPECT_EQ(stack(x, memory, {.bias = square_subsequent_mask}), y);
+  EXPECT_EQ(stack(x, memory, {.causal = false}), y);
+
+  // Without the norm: the layers alone.
+  DecoderStack<double> without(stack);
+  without.final_norm.reset();
+  EXPECT_EQ((*stack.final_norm)(without(x, memory)), y);
+  EXPECT_EQ(without(x, memory), stack.layers[1](stack.layers[0](x, memory), memory));
+  EXPECT_FALSE(DecoderStack<double>({.hidden_size = 6, .intermediate_size = 7}).final_norm);
+
+  init(stack, Key{19});  // PyTorch's layers start as copies of one layer
+  EXPECT_FALSE(parameters_equal(stack.layers[0], stack.layers[1]));
+}
+
+TransformerStackConfig transformer_config(NormPlacement placement, Index hidden, Index heads,
+                                          Index encoder_layers, Index decoder_layers,
+                                          Index intermediate) {
+  return {.encoder = {.hidden_size = hidden,
+                      .num_hidden_layers = encoder_layers,
+                      .num_attention_heads = heads,
+                      .intermediate_size = intermediate,
+                      .activation = Activation::relu,
+                      .norm_placement = placement,
+                      .final_norm = true},
+          .decoder = {.hidden_size = hidden,
+                      .num_hidden_layers = decoder_layers,
+                      .num_attention_heads = heads,
+                      .intermediate_size = intermediate,
+                      .activation = Activation::relu,
+                      .norm_placement = placement,
+                      .final_norm = true}};
+}
+
+// F7: nn.Transformer(512, 8, 6, 6, 2048): a final norm in each half, although post-norm; no
+// embeddings and no positions.
+TEST(PyTorch, F7TransformerHas44140544Parameters) {
+  const TransformerStack<ShapeOnly> model(
+      transformer_config(NormPlacement::post, 512, 8, 6, 6, 2048));
+  EXPECT_EQ(count_parameters(model), 44140544);
+  EXPECT_EQ(count_parameters(model.encoder.layers[0]), 3152384);
+  EXPECT_EQ(count_parameters(model.decoder.layers[0]), 4204032);
+  EXPECT_EQ(count_parameters(*model.encoder.final_norm), 1024);
+  EXPECT_EQ(count_parameters(*model.decoder.final_norm), 1024);
+  for_each_parameter(model, [](const std::string& name, const auto&) {
+    EXPECT_EQ(name.find("embedding"), std::string::npos) << name;
+  });
+}
+
+TEST(PyTorch, F7TransformerOfEitherPlacement) {
+  const auto check = [](NormPlacement placement, unsigned seed,
+                        const std::vector<double>& expected) {
+    TransformerStack<double> model(transformer_config(placement, 6, 2, 2, 1, 7));
+    NumpyRandom numpy(seed);
+    for (auto& layer : model.encoder.layers) fill_layer(numpy, layer);
+    fill(numpy, model.encoder.final_norm->weight, model.encoder.final_norm->bias);
+    for (auto& layer : model.decoder.layers) fill_layer(numpy, layer);
+    fill(numpy, model.decoder.final_norm->weight, model.decoder.final_norm->bias);
+    const auto source = numpy.randn<double>(Shape<3>{2, 4, 6}),
+               target = numpy.randn<double>(Shape<3>{2, 3, 6});
+    const std::vector<int> lengths{4, 2};
+    const auto y = model(source, target,
+                         {.source = {.key_lengths = lengths}, .memory = {.key_lengths = lengths}});
+    expect_values(y, expected, 1e-9);
+    const auto memory = model.encoder(source, {.key_lengths = lengths});
+    EXPECT_EQ(model.decoder(target, memory, {}, {.key_lengths = lengths}), y);
+  };
+  check(NormPlacement::post, 14,
+        {-.2158929906, 1.0617724106, .3685358330, .1060713207,  .2926367970, -.2589684533,
+         -.3242487429, .8003421897,  .2085823007, .0228464347,  .3045581614, -.2758204265,
+         -.2682866187, 1.1217486423, .3034742733, .0633809828,  .2066945562, -.2588425859,
+         -.3346182744, .8644245619,  .1925308865, -.0069913709, .2252548712, -.2692581976,
+         -.3339976419, .9829237776,  .1920030979, -.0023498282, .1605542498, -.2648882232,
+         -.2779480051, 1.1433599564, .2824382821, .0321135878,  .1588372208, -.2646896490});
+  check(NormPlacement::pre, 15,
+        {.0644626085,  -.1160424407, .0109773615,  .2296902158, .3071766515,  -1.0091711910,
+         -.7071852017, -.2341667555, -.1318416700, .2396007860, .1923870931,  -.0238602336,
+         .7178751988,  .0836248526,  .1006086404,  .2363325008, -.4532171417, -.1330473759,
+         .1221993827,  -.0361724645, .1160976411,  .2447196741, -.2359470531, .5527937440,
+         .1520851558,  .1030850532,  .0745718875,  .2517328426, .0863939880,  -.2009230830,
+         .6434329570,  -.1501492651, .2710209237,  .2250582878, -.3520335997, .3514943071});
+}
+
+// F7: every matrix is drawn anew from the Glorot uniform distribution, for the matrix as it is
+// here; PyTorch draws query, key and value as one matrix (3 E, E), with a narrower bound.
+TEST(PyTorch, F7EveryMatrixIsDrawnFromTheGlorotUniformDistribution) {
+  TransformerStack<double> model(transformer_config(NormPlacement::post, 24, 3, 2, 2, 37));
+  init(model, Key{20});
+  Index matrices = 0;
+  for_each_parameter(model, [&](const std::string& name, const auto& parameter) {
+    const Eigen::ArrayXd x = parameter.vector();
+    if constexpr (std::remove_reference_t<decltype(parameter)>::rank == 2) {
+      ++matrices;
+      const double bound =
+          std::sqrt(6.0 / static_cast<double>(parameter.dim(0) + parameter.dim(1)));
+      EXPECT_LE(x.abs().maxCoeff(), bound) << name;
+      EXPECT_GT(x.maxCoeff(), 0.97 * bound) << name;
+      EXPECT_LT(x.minCoeff(), -0.97 * bound) << name;
+      EXPECT_NEAR(x.square().mean(), bound * bound / 3, 0.1 * bound * bound) << name;
+    } else if (name.find("norm.weight") != std::string::npos) {
+      EXPECT_TRUE((x == 1).all()) << name;
+    } else {
+      EXPECT_TRUE((x == 0).all()) << name;
+    }
+  });
+  EXPECT_EQ(matrices, 2 * 6 + 2 * 10);
 }
 
 // ------------------------------------------------------------------ LayerNorm, RMSNorm, GELU, SiLU

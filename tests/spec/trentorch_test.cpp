@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// The problems of TrenTorch on transformer blocks: rows D1 to D15 and D18's forward values.
+// The problems of TrenTorch on transformer blocks: rows D1 to D17 and D18's forward values.
 // Everything is in double, eps 1e-5, GELU exact. Its attention has no query, key and value maps:
 // the input is split into heads as it is, so those maps are the identity here.
 
@@ -250,6 +250,80 @@ TEST(TrenTorch, D9EncoderSeesTheFutureDecoderDoesNot) {
   EXPECT_GT(row_change(block(first, causal), block(x, causal), 6), 1e-4);
 }
 
+/// A decoder block with the parameters of an encoder block.
+DecoderLayer<double> decoder_block(const EncoderLayer<double>& block) {
+  DecoderLayer<double> decoder({.hidden_size = block.config.hidden_size,
+                                .num_attention_heads = block.config.num_attention_heads,
+                                .intermediate_size = block.config.intermediate_size,
+                                .norm_placement = block.config.norm_placement,
+                                .query_bias = false,
+                                .key_bias = false,
+                                .value_bias = false});
+  decoder.self_attention = block.attention;
+  decoder.self_attention_norm = block.attention_norm;
+  decoder.feed_forward = block.feed_forward;
+  decoder.feed_forward_norm = block.feed_forward_norm;
+  return decoder;
+}
+
+// D9: encoder_block_forward sees everything, decoder_block_forward is the same block with the
+// causal mask, which no caller can forget here.
+TEST(TrenTorch, D9DecoderBlockIsTheEncoderBlockWithTheCausalMask) {
+  NumpyRandom numpy(6);
+  const auto block = seeded_block(NormPlacement::pre, numpy);
+  const auto decoder = decoder_block(block);
+  EXPECT_EQ(count_parameters(decoder), count_parameters(block));
+  const auto x = numpy.randn<double>(Shape<3>{1, 7, 16});
+  EXPECT_EQ(decoder(x), block(x, {.causal = true}));
+  EXPECT_GT(largest_difference(decoder(x), block(x)), 1e-2);
+
+  const auto row_change = [](const Tensor<double, 3>& a, const Tensor<double, 3>& b, Index row) {
+    return (a.matrix().row(row) - b.matrix().row(row)).cwiseAbs().maxCoeff();
+  };
+  Tensor<double, 3> last(x), first(x);
+  for (Index c = 0; c < 16; ++c) last(0, 6, c) += 10 * numpy.normal();
+  for (Index c = 0; c < 16; ++c) first(0, 0, c) += 10 * numpy.normal();
+  EXPECT_GT(row_change(block(last), block(x), 0), 1e-4);
+  for (Index t = 0; t < 6; ++t) EXPECT_EQ(row_change(decoder(last), decoder(x), t), 0.0) << t;
+  EXPECT_GT(row_change(decoder(last), decoder(x), 6), 1e-4);
+  EXPECT_GT(row_change(decoder(first), decoder(x), 6), 1e-4);
+}
+
+// D9: encoder_decoder_cross_attention inside a block, 4 tokens on 7: queries from the decoder, keys
+// and values from the encoder.
+TEST(TrenTorch, D9CrossAttentionInsideADecoderBlock) {
+  DecoderLayer<double> decoder({.hidden_size = 12,
+                                .num_attention_heads = 3,
+                                .intermediate_size = 5,
+                                .cross_attention = true,
+                                .norm_placement = NormPlacement::pre});
+  randomize(decoder, 24);
+  decoder.cross_attention = values::attention_identity<double>(12, 3);
+  const auto x = random<double>(Shape<3>{2, 4, 12}, 25),
+             memory = random<double>(Shape<3>{2, 7, 12}, 26);
+  const auto y = decoder(x, memory);
+  EXPECT_EQ(y.shape(), (Shape<3>{2, 4, 12}));
+
+  const auto heads = [](const Tensor<double, 3>& a) {
+    Tensor<double, 4> result({2, 3, a.dim(1), 4});
+    for (Index b = 0; b < 2; ++b)
+      for (Index h = 0; h < 3; ++h)
+        for (Index t = 0; t < a.dim(1); ++t)
+          for (Index d = 0; d < 4; ++d) result(b, h, t, d) = a(b, t, h * 4 + d);
+    return result;
+  };
+  const auto h = sum(x, decoder.self_attention(decoder.self_attention_norm(x), {.causal = true}));
+  const auto q = heads((*decoder.cross_attention_norm)(h)), k = heads(memory);
+  const auto attended =
+      values::plain_attention(q, k, k, 0.5, values::everything_visible, values::no_bias);
+  Tensor<double, 3> g(h);
+  for (Index b = 0; b < 2; ++b)
+    for (Index t = 0; t < 4; ++t)
+      for (Index c = 0; c < 12; ++c) g(b, t, c) += attended.y(b, c / 4, t, c % 4);
+  EXPECT_LT(largest_difference(y, sum(g, decoder.feed_forward(decoder.feed_forward_norm(g)))),
+            1e-13);
+}
+
 TEST(TrenTorch, D9CrossAttentionOfFourQueriesAndSevenKeys) {
   const auto attention = values::attention_identity<double>(12, 3);
   const auto x = random<double>(Shape<3>{2, 4, 12}, 14),
@@ -332,6 +406,34 @@ TEST(TrenTorch, D13CausalMask) {
     for (Index j = 0; j < 3; ++j) EXPECT_EQ(with_flag(0, 1, t, j) > 0, j <= t);
 }
 
+/// D13's build_causal_mask(n).
+Tensor<double, 2> causal_mask(Index n) {
+  Tensor<double, 2> mask({n, n});
+  for (Index t = 0; t < n; ++t)
+    for (Index j = t + 1; j < n; ++j) mask(t, j) = -infinity;
+  return mask;
+}
+
+// D13: a decoder block has this mask already: adding it changes no bit, adding its transpose, which
+// blocks the past, leaves each token itself alone.
+TEST(TrenTorch, D13CausalMaskOfADecoderBlock) {
+  NumpyRandom numpy(27);
+  const auto block = seeded_block(NormPlacement::post, numpy);
+  const auto decoder = decoder_block(block);
+  for (Index n : {1, 3, 11}) {
+    const auto x = numpy.randn<double>(Shape<3>{2, n, 16});
+    const auto mask = causal_mask(n);
+    EXPECT_EQ(decoder(x, {.bias = mask}), decoder(x));
+    EXPECT_EQ(block(x, {.bias = mask}), decoder(x));
+    Tensor<double, 2> transposed(mask);
+    transposed.matrix().transposeInPlace();
+    Tensor<double, 2> itself({n, n});
+    for (Index t = 0; t < n; ++t)
+      for (Index j = 0; j < n; ++j) itself(t, j) = t == j ? 0 : -infinity;
+    EXPECT_EQ(decoder(x, {.bias = transposed}), block(x, {.bias = itself}));
+  }
+}
+
 TEST(TrenTorch, D14SinusoidalPositions) {
   const auto table = sinusoidal_positions<double>(5, 8);
   expect_values(
@@ -355,6 +457,121 @@ TEST(TrenTorch, D15EmbeddingsAreAddedUnscaled) {
   values::set(embeddings.position->weight, {10, 10, 20, 20});
   expect_values(embeddings(values::tensor<std::int32_t>(Shape<2>{1, 2}, {0, 1})), {11, 12, 23, 24},
                 0);
+}
+
+/// x (T, D), row t turned by position first + t, pairs of neighbours.
+Tensor<double, 2> apply_rope(const Tensor<double, 2>& x, Index first = 0) {
+  Workspace workspace;
+  Scratch scratch(workspace);
+  Tensor<double, 2> y(x);
+  kernels::RotaryTable<double>({.layout = RotaryLayout::interleaved}, x.dim(1), 1, x.dim(0), first,
+                               nullptr, scratch, workspace)
+      .rotate(y, x.dim(1), workspace);
+  return y;
+}
+
+// D16: angles (T, d / 2) are position * 10000^(-2 i / d), for pairs (2 i, 2 i + 1).
+TEST(TrenTorch, D16RopeAngles) {
+  const Index tokens = 9, width = 10;
+  std::vector<double> frequencies(5);
+  kernels::rotary_frequencies({}, width, frequencies.data());
+  Tensor<double, 2> x({tokens, width});
+  for (Index t = 0; t < tokens; ++t)
+    for (Index i = 0; i < width; i += 2) x(t, i) = 1;
+  const auto y = apply_rope(x);
+  for (Index t = 0; t < tokens; ++t)
+    for (Index i = 0; i < width / 2; ++i) {
+      const double angle =
+          static_cast<double>(t) * std::pow(10000.0, -2.0 * static_cast<double>(i) / 10);
+      EXPECT_NEAR(static_cast<double>(t) * frequencies[static_cast<std::size_t>(i)], angle, 1e-14);
+      EXPECT_NEAR(y(t, 2 * i), std::cos(angle), 1e-14);
+      EXPECT_NEAR(y(t, 2 * i + 1), std::sin(angle), 1e-14);
+    }
+}
+
+// D16: norms stay, products depend on the difference of positions alone.
+TEST(TrenTorch, D16RopeKeepsNormsAndDifferences) {
+  const auto q = random<double>(Shape<2>{1, 10}, 28), k = random<double>(Shape<2>{1, 10}, 29);
+  for (Index m : {0, 1, 7, 100}) {
+    EXPECT_NEAR(apply_rope(q, m).matrix().norm(), q.matrix().norm(), 1e-13);
+    for (Index n : {0, 1, 7, 100}) {
+      const auto product = [&](Index shift) {
+        return apply_rope(q, m + shift).vector().dot(apply_rope(k, n + shift).vector());
+      };
+      EXPECT_NEAR(product(0), product(1), 1e-12);
+      EXPECT_NEAR(product(0), product(1000), 1e-10);
+    }
+  }
+  const double near = apply_rope(q, 1).vector().dot(apply_rope(k, 0).vector());
+  const double far = apply_rope(q, 7).vector().dot(apply_rope(k, 0).vector());
+  EXPECT_GT(std::abs(near - far), 1e-3);
+}
+
+/// The scores that ALiBi adds, seen as logarithms of weights under zero queries.
+Tensor<double, 4> alibi_scores(Index heads, Index tokens, const Mask<double>& mask) {
+  MultiHeadAttention<double> attention({.hidden_size = heads,
+                                        .num_attention_heads = heads,
+                                        .attention_positions = {.kind = AttentionPosition::alibi}});
+  const Tensor<double, 3> x({1, tokens, heads});
+  auto scores = attention.weights(x, x, mask);
+  for (Index h = 0; h < heads; ++h)
+    for (Index t = 0; t < tokens; ++t) {
+      const double own = scores(0, h, t, t);
+      for (Index j = 0; j < tokens; ++j) scores(0, h, t, j) = std::log(scores(0, h, t, j) / own);
+    }
+  return scores;
+}
+
+// D17: slope i is r^(i + 1) with r = 2^(-8 / n); the bias of key j for query i is -slope (i - j), 0
+// on the diagonal, and -infinity above it with the causal mask.
+TEST(TrenTorch, D17AlibiSlopesBiasAndCausalMask) {
+  const std::vector<double> slopes{.5, .25, .125, .0625, .03125, .015625, .0078125, .00390625};
+  for (Index h = 0; h < 8; ++h) {
+    EXPECT_EQ(kernels::alibi_slope(h, 8), slopes[static_cast<std::size_t>(h)]);
+    EXPECT_NEAR(kernels::alibi_slope(h, 8),
+                std::pow(std::pow(2.0, -8.0 / 8), static_cast<double>(h + 1)), 1e-16);
+  }
+  const auto bias = alibi_scores(8, 6, {}), causal = alibi_scores(8, 6, {.causal = true});
+  for (Index h = 0; h < 8; ++h)
+    for (Index i = 0; i < 6; ++i)
+      for (Index j = 0; j < 6; ++j) {
+        const double distance = static_cast<double>(std::abs(i - j));
+        const double expected = -slopes[static_cast<std::size_t>(h)] * distance;
+        EXPECT_NEAR(bias(0, h, i, j), expected, 1e-14);
+        if (j > i) {
+          EXPECT_EQ(causal(0, h, i, j), -infinity);
+        } else {
+          EXPECT_NEAR(causal(0, h, i, j), expected, 1e-14);
+        }
+        if (i == j) {
+          EXPECT_EQ(causal(0, h, i, j), 0.0);
+        }
+      }
+}
+
+// D17: its rule is a single series for any number of heads, unlike the paper's; where the two
+// differ, a bias by offset has the same effect as its alibi_causal_mask.
+TEST(TrenTorch, D17SeriesForSixHeadsByOffsets) {
+  const Index heads = 6, tokens = 7;
+  const double ratio = std::pow(2.0, -8.0 / 6);
+  Tensor<double, 2> by_offset({heads, 2 * tokens - 1});
+  Tensor<double, 3> matrix({heads, tokens, tokens});
+  for (Index h = 0; h < heads; ++h) {
+    const double slope = std::pow(ratio, static_cast<double>(h + 1));
+    for (Index offset = 1 - tokens; offset < tokens; ++offset)
+      by_offset(h, offset + tokens - 1) = slope * static_cast<double>(offset);
+    for (Index i = 0; i < tokens; ++i)
+      for (Index j = 0; j < tokens; ++j)
+        matrix(h, i, j) = j > i ? -infinity : -slope * static_cast<double>(i - j);
+  }
+  EXPECT_GT(std::abs(kernels::alibi_slope(0, heads) - ratio), 0.1) << "the paper's is 1/4";
+  const auto q = random<double>(Shape<4>{1, heads, tokens, 5}, 30),
+             k = random<double>(Shape<4>{1, heads, tokens, 5}, 31),
+             v = random<double>(Shape<4>{1, heads, tokens, 5}, 32);
+  EXPECT_LT(largest_difference(
+                scaled_dot_product_attention(q, k, v, {.causal = true, .offset_bias = by_offset}),
+                scaled_dot_product_attention(q, k, v, {.bias = matrix})),
+            1e-14);
 }
 
 TEST(TrenTorch, D18ExactGELU) {

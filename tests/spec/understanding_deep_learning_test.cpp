@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// Prince, "Understanding Deep Learning", chapter 12: rows C1 to C4, C7 and C8, and of C5 and C6
-// what is attention alone. The book writes tokens as columns (D, N) and softmax over columns; the
-// library has tokens as rows, so everything appears transposed.
+// Prince, "Understanding Deep Learning", chapter 12: rows C1 to C8. The book writes tokens as
+// columns (D, N) and softmax over columns; the library has tokens as rows, so everything appears
+// transposed.
 
 #include "tests/spec/numpy_random.hpp"
 #include "tests/spec/values.hpp"
@@ -203,6 +203,156 @@ TEST(UnderstandingDeepLearning, C5MaskedSelfAttention) {
     for (Index j = t + 1; j < 7; ++j) scores(t, j) = -std::numeric_limits<double>::infinity();
   EXPECT_EQ(attention(x, {.causal = true}), attention(x, {.bias = scores}));
   EXPECT_GT(largest_difference(attention(x, {.causal = true}), attention(x)), 1e-2);
+}
+
+// C5: GPT-3 is 12288 wide, with 96 layers of 96 heads of 128 and 2048 positions; counted by parts,
+// and as one model, of which nothing is allocated.
+TEST(UnderstandingDeepLearning, C5SizeOfGpt3) {
+  const TransformerDecoderConfig config{.vocab_size = 50257,
+                                        .hidden_size = 12288,
+                                        .num_hidden_layers = 96,
+                                        .num_attention_heads = 96,
+                                        .intermediate_size = 4 * 12288,
+                                        .max_position_embeddings = 2048};
+  const TransformerDecoder<ShapeOnly> model(config);
+  const auto& layer = model.layers[0];
+  EXPECT_EQ(layer.self_attention.config.size_of_head(), 128);
+  EXPECT_EQ(count_parameters(model.embeddings.token), 617558016);
+  EXPECT_EQ(count_parameters(*model.embeddings.position), 25165824);
+  EXPECT_EQ(count_parameters(layer), 1812099072);
+  EXPECT_EQ(96 * count_parameters(layer), 173961510912);
+  EXPECT_EQ(count_parameters(*model.final_norm), 24576);
+  EXPECT_EQ(count_parameters(model.head), 0) << "tied to the token table";
+  EXPECT_EQ(count_parameters(model), 174604259328);
+
+  // The matrices alone: 12 L D^2, a third of them in attention.
+  Index attention = 0, network = 0;
+  for_each_parameter(layer, [&](const std::string& name, const auto& parameter) {
+    if constexpr (std::remove_reference_t<decltype(parameter)>::rank == 2)
+      (name.find("attention") == std::string::npos ? network : attention) += parameter.size();
+  });
+  EXPECT_EQ(96 * attention, 57982058496);
+  EXPECT_EQ(96 * network, 115964116992);
+  EXPECT_EQ(96 * (attention + network), 173946175488);
+}
+
+// C5, equation 12.15: the probability of a text is the product of those of its tokens given the
+// ones before. So all texts of three tokens have probabilities that sum to 1, and each factor is
+// what the decoder says after the text so far alone.
+TEST(UnderstandingDeepLearning, C5ProbabilityOfATextIsAProduct) {
+  const Index vocabulary = 4, length = 3;
+  const std::int32_t start = 0;
+  TransformerDecoder<double> model({.vocab_size = vocabulary,
+                                    .hidden_size = 10,
+                                    .num_hidden_layers = 2,
+                                    .num_attention_heads = 2,
+                                    .intermediate_size = 11,
+                                    .max_position_embeddings = 5});
+  randomize(model, 15, 0.7);
+  const auto probability = [](const Tensor<double, 3>& logits, Index row, Index t, Index token) {
+    double total = 0;
+    for (Index i = 0; i < logits.dim(2); ++i) total += std::exp(logits(row, t, i));
+    return std::exp(logits(row, t, token)) / total;
+  };
+  const Index texts = 4 * 4 * 4;
+  Tensor<std::int32_t, 2> ids({texts, 1 + length});
+  for (Index text = 0; text < texts; ++text) {
+    ids(text, 0) = start;
+    for (Index t = 0, rest = text; t < length; ++t, rest /= vocabulary)
+      ids(text, 1 + t) = static_cast<std::int32_t>(rest % vocabulary);
+  }
+  const auto logits = model(ids);
+  double sum_of_all = 0, smallest = 1, largest = 0;
+  for (Index text = 0; text < texts; ++text) {
+    double product = 1;
+    for (Index t = 0; t < length; ++t) {
+      Tensor<std::int32_t, 2> before({1, t + 1});
+      std::copy_n(&ids(text, 0), t + 1, before.data());
+      const auto of_prefix = model(before);
+      for (Index i = 0; i < vocabulary; ++i) ASSERT_EQ(of_prefix(0, t, i), logits(text, t, i));
+      product *= probability(logits, text, t, ids(text, t + 1));
+    }
+    sum_of_all += product;
+    smallest = std::min(smallest, product);
+    largest = std::max(largest, product);
+  }
+  EXPECT_NEAR(sum_of_all, 1, 1e-13);
+  EXPECT_GT(largest, 1.5 * smallest);
+}
+
+// C6, figures 12.13 and 12.14: the decoder's layer: masked self-attention, attention with queries
+// from X_dec and keys and values from X_enc, and the network, in columns as in the book.
+TEST(UnderstandingDeepLearning, C6DecoderLayer) {
+  DecoderLayer<double> layer({.hidden_size = 15,
+                              .num_attention_heads = 3,
+                              .intermediate_size = 31,
+                              .cross_attention = true,
+                              .activation = Activation::relu,
+                              .norm_placement = NormPlacement::post});
+  randomize(layer, 16);
+  const auto x_dec = random<double>(Shape<3>{1, 4, 15}, 17),
+             x_enc = random<double>(Shape<3>{1, 7, 15}, 18);
+
+  const auto map = [](const Linear<double>& linear, const Matrix& x) {
+    return Matrix((linear.weight.matrix() * x).colwise() + linear.bias.vector());
+  };
+  const auto attend = [&](const MultiHeadAttention<double>& attention, const Matrix& to,
+                          const Matrix& from, bool masked) {
+    const Matrix q = map(attention.query, to), k = map(attention.key, from),
+                 v = map(attention.value, from);
+    Matrix stacked(15, to.cols());
+    for (Index h = 0; h < 3; ++h) {
+      Matrix products =
+          k.middleRows(h * 5, 5).transpose() * q.middleRows(h * 5, 5) / std::sqrt(5.0);
+      for (Index n = 0; n < to.cols() && masked; ++n)
+        for (Index j = n + 1; j < from.cols(); ++j)
+          products(j, n) = -std::numeric_limits<double>::infinity();
+      stacked.middleRows(h * 5, 5) = v.middleRows(h * 5, 5) * softmax_columns(products);
+    }
+    return map(attention.output, stacked);
+  };
+  const auto normalise = [](const LayerNorm<double>& norm, const Matrix& x) {
+    Matrix y(x);
+    for (Index n = 0; n < x.cols(); ++n) {
+      y.col(n).array() -= y.col(n).mean();
+      y.col(n) /= std::sqrt(y.col(n).squaredNorm() / 15 + 1e-5);
+      y.col(n) = y.col(n).cwiseProduct(norm.weight.vector()) + norm.bias.vector();
+    }
+    return y;
+  };
+  const Matrix dec = x_dec.matrix().transpose(), enc = x_enc.matrix().transpose();
+  const Matrix h =
+      normalise(layer.self_attention_norm, dec + attend(layer.self_attention, dec, dec, true));
+  const Matrix g =
+      normalise(*layer.cross_attention_norm, h + attend(*layer.cross_attention, h, enc, false));
+  const auto& mlp = layer.feed_forward;
+  const Matrix expected =
+      normalise(layer.feed_forward_norm, g + map(mlp.linear_2, map(mlp.linear_1, g).cwiseMax(0)));
+  const auto y = layer(x_dec, x_enc);
+  EXPECT_EQ(y.shape(), (Shape<3>{1, 4, 15})) << "the decoder's length";
+  EXPECT_LT(largest_difference(y, tokens(expected)), 1e-13);
+}
+
+// C6, figure 12.13: the encoder's result goes to every layer of the decoder.
+TEST(UnderstandingDeepLearning, C6EveryLayerOfTheDecoderSeesTheEncodersResult) {
+  TransformerStack<double> model({.encoder = {.hidden_size = 10,
+                                              .num_hidden_layers = 2,
+                                              .num_attention_heads = 2,
+                                              .intermediate_size = 11},
+                                  .decoder = {.hidden_size = 10,
+                                              .num_hidden_layers = 3,
+                                              .num_attention_heads = 2,
+                                              .intermediate_size = 11}});
+  randomize(model, 19);
+  const auto source = random<double>(Shape<3>{2, 7, 10}, 20),
+             target = random<double>(Shape<3>{2, 4, 10}, 21);
+  const auto encoded = model.encoder(source);
+  Tensor<double, 3> x(target);
+  for (const auto& layer : model.decoder.layers) {
+    ASSERT_TRUE(layer.cross_attention);
+    x = layer(x, encoded);
+  }
+  EXPECT_EQ(model(source, target), x);
 }
 
 // C6: in cross-attention the queries come from one sequence, keys and values from another; the

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Names of BART's parameters in Hugging Face's checkpoints, for Transformer; mBART's and Pegasus'
-// are the same, with a norm at the end of each half.
+// Names of BART's parameters in Hugging Face's checkpoints, for Transformer; mBART's are the same,
+// with a norm at the end of each half.
 //
 // final_layer_norm is the norm of a layer's feed-forward, layer_norm that at the end of a half. The
 // position tables begin with two rows that no position has. Models with a head have the prefix

@@ -27,7 +27,7 @@ inline KeyMap bert_keys() {
                {"encoder.layer.{}.attention.self.key.*", "layers.{}.attention.key.*"},
                {"encoder.layer.{}.attention.self.value.*", "layers.{}.attention.value.*"},
                {"encoder.layer.{}.attention.self.distance_embedding.*",
-                "layers.{}.attention.distance.*"},
+                "layers.{}.attention.distance_embedding.*"},
                {"encoder.layer.{}.attention.output.dense.*", "layers.{}.attention.output.*"},
                {"encoder.layer.{}.attention.output.LayerNorm.*", "layers.{}.attention_norm.*"},
                {"encoder.layer.{}.intermediate.dense.*", "layers.{}.feed_forward.linear_1.*"},

@@ -117,8 +117,7 @@ TransformerEncoder<Format> load_encoder(PretrainedFiles& files) {
 template <class Format>
 SequenceClassifier<Format> load_sequence_classifier(PretrainedFiles& files) {
   return internal::load_model<SequenceClassifier<Format>>(
-      sequence_classifier_config_from(files.config), files,
-      bert_sequence_classifier_keys());
+      sequence_classifier_config_from(files.config), files, bert_sequence_classifier_keys());
 }
 
 /// BertForMaskedLM, and BertForPreTraining without its other head.

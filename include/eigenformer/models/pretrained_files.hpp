@@ -114,7 +114,7 @@ inline void require_heads_divide(const ConfigFile& config, const std::string& ke
 
 /// The model's shapes without storage. What its constructor refuses is an error of config.json.
 template <class Model, class ModelConfig>
-auto shapes_of(const ModelConfig& config, const ConfigFile& file) {
+auto shapes_of(const ModelConfig& config, [[maybe_unused]] const ConfigFile& file) {
   using Shapes = typename Model::template WithFormat<ShapeOnly>;
 #if EIGENFORMER_EXCEPTIONS
   try {

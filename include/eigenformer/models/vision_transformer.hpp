@@ -91,10 +91,7 @@ struct VisionTransformer {
   /// Class token zero, positions normal with deviation 0.02.
   void init_own(Key key) {
     std::fill(class_token.begin(), class_token.end(), Scalar(0));
-    for (Index i = 0; i < position_embedding.size(); ++i) {
-      position_embedding.data()[i] =
-          static_cast<Scalar>(0.02 * key.normal(static_cast<std::uint64_t>(i)));
-    }
+    draw_normal(position_embedding, key);
   }
 
   /// Tokens a sequence: the class token and one for each patch.

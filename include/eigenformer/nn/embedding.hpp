@@ -40,9 +40,7 @@ struct Embedding {
 
   /// Normal with deviation 0.02, as BERT and GPT-2.
   void init_own(Key key) {
-    for (Index i = 0; i < weight.size(); ++i) {
-      weight.data()[i] = static_cast<Scalar>(0.02 * key.normal(static_cast<std::uint64_t>(i)));
-    }
+    draw_normal(weight, key);
     if (config.padding_id)
       std::fill_n(weight.data() + *config.padding_id * config.embedding_dim, config.embedding_dim,
                   Scalar(0));

@@ -59,9 +59,7 @@ struct LanguageModelHead {
 
   /// Normal with deviation 0.02; zero bias.
   void init_own(Key key) {
-    for (Index i = 0; i < weight.size(); ++i) {
-      weight.data()[i] = static_cast<Scalar>(0.02 * key.normal(static_cast<std::uint64_t>(i)));
-    }
+    draw_normal(weight, key);
     std::fill(bias.begin(), bias.end(), Scalar(0));
   }
 

@@ -195,6 +195,15 @@ Tensor<T, Rank> forward_to_new(const M& module, const Tensor<T, Rank>& x, Index 
   return y;
 }
 
+/// Fills a parameter from the normal distribution with deviation 0.02, as BERT and GPT-2 do it.
+template <class P>
+void draw_normal(P& parameter, Key key) {
+  using Scalar = typename P::Scalar;
+  for (Index i = 0; i < parameter.size(); ++i) {
+    parameter.data()[i] = static_cast<Scalar>(0.02 * key.normal(static_cast<std::uint64_t>(i)));
+  }
+}
+
 /// Draws all parameters anew: weights of linear maps from the Glorot (Xavier) uniform distribution,
 /// biases 0, norms 1 and 0, embeddings normal with deviation 0.02. Each module's numbers depend on
 /// the key and on its own name alone.

@@ -54,9 +54,7 @@ struct RelativeBias {
 
   /// Normal with deviation 0.02.
   void init_own(Key key) {
-    for (Index i = 0; i < weight.size(); ++i) {
-      weight.data()[i] = static_cast<Scalar>(0.02 * key.normal(static_cast<std::uint64_t>(i)));
-    }
+    draw_normal(weight, key);
   }
 
   /// `mask` with the biases, which live in `scratch`. Throws if the mask has biases by offset
