@@ -95,7 +95,9 @@ TYPED_TEST(EncoderDecoderCacheTest, StacksWithMemoriesOfOtherLengths) {
           const Tensor<T, 3> steps =
               in_pieces(stack, x, prompt_and_steps(batch, length), cache, workspace);
           ASSERT_TRUE(pieces::same_tokens(steps, whole, none, all)) << decoder.name;
-          for (Index b = 0; b < batch; ++b) cache.truncate(b, 0);  // keeps the memory
+          cache.forget_tokens();  // keeps the memory
+          ASSERT_TRUE(cache.has_memory());
+          ASSERT_EQ(lengths(cache), none);
           const Tensor<T, 3> y =
               in_pieces(stack, x, pieces::ragged_pieces(none, ragged, 61, 6), cache, workspace);
           ASSERT_TRUE(pieces::same_tokens(y, whole, none, ragged)) << decoder.name;

@@ -146,4 +146,50 @@ TYPED_TEST(WholeDecodersTest, Stacks) {
   }
 }
 
+// A stack with a table of relative biases has no place for the caller's, and says so before it
+// writes.
+TYPED_TEST(WholeDecodersTest, BiasesByOffsetBesideTheStacksOwn) {
+  using T = TypeParam;
+  const ef::AttentionPositions positions{.kind = ef::AttentionPosition::relative_bias};
+  const auto x = reference::random_tensor<T, 3>({2, 5, 12}, 5);
+  const Tensor<T, 2> bias({3, 7});
+  ef::Mask<T> mask;
+  mask.offset_bias = bias;
+  ef::Workspace workspace;
+  Tensor<T, 3> y(x.shape());
+  std::fill(y.begin(), y.end(), T(-777));
+  const auto refused = [&](const char* name, const auto& call) {
+    EXPECT_THROW(call(), std::invalid_argument) << name;
+    for (const T value : y) ASSERT_EQ(value, T(-777)) << name;
+    EXPECT_EQ(workspace.arena().used(), 0u);
+  };
+  const ef::EncoderStack<T> encoder_stack({.hidden_size = 12,
+                                           .num_attention_heads = 3,
+                                           .intermediate_size = 5,
+                                           .attention_positions = positions});
+  const ef::DecoderStack<T> decoder_stack({.hidden_size = 12,
+                                           .num_attention_heads = 3,
+                                           .intermediate_size = 5,
+                                           .attention_positions = positions});
+  const ef::TransformerEncoder<T> encoder({.vocab_size = vocabulary,
+                                           .hidden_size = 12,
+                                           .num_attention_heads = 3,
+                                           .intermediate_size = 5,
+                                           .attention_positions = positions});
+  const ef::TransformerDecoder<T> decoder({.vocab_size = vocabulary,
+                                           .hidden_size = 12,
+                                           .num_attention_heads = 3,
+                                           .intermediate_size = 5,
+                                           .attention_positions = positions});
+  refused("EncoderStack", [&] { encoder_stack.forward(x, mask, y, workspace); });
+  refused("DecoderStack", [&] { decoder_stack.forward(x, mask, y, workspace); });
+  auto cache = decoder_stack.make_cache(2, 5);
+  refused("DecoderStack with a cache",
+          [&] { decoder_stack.forward(x, mask, {}, cache, y, workspace); });
+  EXPECT_EQ(lengths(cache), Counts({0, 0}));
+  const Ids ids = random_ids(2, 5);
+  refused("TransformerEncoder", [&] { encoder.forward(ids, {}, mask, y, workspace); });
+  refused("TransformerDecoder", [&] { decoder.hidden(ids, {.mask = mask}, y, workspace); });
+}
+
 }  // namespace

@@ -86,6 +86,12 @@ class DecoderCache {
     lengths_.swap(lengths);
   }
 
+  /// The longest row after so many more tokens, and the longest of the memory.
+  Index longest_after(Index tokens, const IntegerSequence& counts) const {
+    return internal::longest_after(lengths_, tokens, counts);
+  }
+  Index longest_memory() const { return layers_.empty() ? 0 : layers_.front().memory.longest(); }
+
   /// Throws unless `tokens` more (of row b: counts[b] more) fit.
   void require_room(Index tokens, const IntegerSequence& counts) const {
     internal::require_room("DecoderCache", lengths_, capacity_, tokens, counts);

@@ -78,16 +78,48 @@ void run_decoder(const Decoder& decoder, Mask<T> mask, const Mask<T>& memory_mas
   });
 }
 
-/// Throws unless the cache was made for `batch` rows by a decoder with these layers, and has a
-/// memory if they attend to one.
-template <class Layer, class T>
-void require_decoder_cache(std::string_view who, const std::vector<Layer>& layers, bool attends,
-                           const DecoderCache<T>& cache, Index batch) {
-  require(cache.batch() == batch && cache.layers() == layers.size(), who,
-          ": the cache must be for ", layers.size(), " layers and ", batch, " batch rows; got ",
-          cache.layers(), " and ", cache.batch());
-  require(!attends || cache.has_memory(), who,
+/// Width of the memory of a decoder with these fields.
+template <class ModelConfig>
+Index memory_width(const ModelConfig& config) {
+  return config.key_value_size == 0 ? config.hidden_size : config.key_value_size;
+}
+
+/// Throws unless B rows of T tokens can pass through a decoder, with this memory if it attends to
+/// one.
+template <class Decoder, class T>
+void require_decoder_call(std::string_view who, const Decoder& decoder, Index batch, Index tokens,
+                          const Mask<T>& mask, const std::optional<TensorView<const T, 3>>& memory,
+                          const Mask<T>& memory_mask) {
+  const auto& config = decoder.config;
+  require(memory.has_value() == config.cross_attention, who,
+          ": a memory must be given if and only if cross_attention is true");
+  require_stack_mask(who, decoder, mask, batch, tokens, tokens);
+  if (!memory) return;
+  const Index keys = memory->dim(1);
+  require_shape(who, memory->shape(), Shape<3>{batch, keys, memory_width(config)});
+  kernels::require_valid_mask(who, memory_mask, {batch, config.num_attention_heads, tokens, keys});
+}
+
+/// The same with a cache, which must have a memory if the decoder attends to one.
+template <class Decoder, class T>
+void require_decoder_call(std::string_view who, const Decoder& decoder, Index batch, Index tokens,
+                          const Mask<T>& mask, const Mask<T>& memory_mask,
+                          const IntegerSequence& counts, const DecoderCache<T>& cache) {
+  const auto& config = decoder.config;
+  require(cache.batch() == batch && cache.layers() == decoder.layers.size(), who,
+          ": the cache must be for ", decoder.layers.size(), " layers and ", batch,
+          " batch rows; got ", cache.layers(), " and ", cache.batch());
+  require(!config.cross_attention || cache.has_memory(), who,
           ": cross_attention is true, but the cache has no memory: call remember first");
+  cache.require_room(tokens, counts);
+  require_stack_mask(who, decoder, mask, batch, tokens, cache.longest_after(tokens, counts));
+  require(mask.query_offset == 0, who,
+          ": with a cache, which knows the positions, mask.query_offset must be 0; got ",
+          mask.query_offset);
+  if (config.cross_attention) {
+    kernels::require_valid_mask(
+        who, memory_mask, {batch, config.num_attention_heads, tokens, cache.longest_memory()});
+  }
 }
 
 template <class Format, template <class> class Norm = LayerNorm,
@@ -122,7 +154,7 @@ struct DecoderStack {
   /// Without memory. y must not overlap x.
   void forward(TensorView<const Scalar, 3> x, const Mask<Scalar>& mask, TensorView<Scalar, 3> y,
                Workspace& workspace) const {
-    start(x, mask, y);
+    start(x, mask, std::nullopt, {}, y);
     run_decoder<DecoderStack, Scalar>(*this, mask, std::nullopt, {}, y, workspace);
   }
 
@@ -131,7 +163,7 @@ struct DecoderStack {
                const Mask<Scalar>& mask, const Mask<Scalar>& memory_mask, TensorView<Scalar, 3> y,
                Workspace& workspace) const {
     require_disjoint("DecoderStack", y, memory);
-    start(x, mask, y);
+    start(x, mask, memory, memory_mask, y);
     run_decoder<DecoderStack, Scalar>(*this, mask, memory, memory_mask, y, workspace);
   }
 
@@ -140,8 +172,9 @@ struct DecoderStack {
   void forward(TensorView<const Scalar, 3> x, const Mask<Scalar>& mask,
                const Mask<Scalar>& memory_mask, Cache& cache, TensorView<Scalar, 3> y,
                Workspace& workspace, const IntegerSequence& counts = {}) const {
-    require_decoder_cache("DecoderStack", layers, config.cross_attention, cache, x.dim(0));
     require_x_and_y(x, y);
+    require_decoder_call("DecoderStack", *this, x.dim(0), x.dim(1), mask, memory_mask, counts,
+                         cache);
     std::copy(x.begin(), x.end(), y.begin());
     run_decoder(*this, mask, memory_mask, counts, cache, y, workspace);
   }
@@ -155,8 +188,7 @@ struct DecoderStack {
                 Workspace& workspace) const {
     require(config.cross_attention,
             "DecoderStack: a memory is given, but cross_attention is false");
-    cache.remember(layers, config.key_value_size == 0 ? config.hidden_size : config.key_value_size,
-                   memory, counts, workspace);
+    cache.remember(layers, memory_width(config), memory, counts, workspace);
   }
 
   Tensor<Scalar, 3> operator()(const Tensor<Scalar, 3>& x, const Mask<Scalar>& mask = {}) const {
@@ -182,10 +214,11 @@ struct DecoderStack {
   }
 
   void start(TensorView<const Scalar, 3> x, const Mask<Scalar>& mask,
-             TensorView<Scalar, 3> y) const {
+             const std::optional<TensorView<const Scalar, 3>>& memory,
+             const Mask<Scalar>& memory_mask, TensorView<Scalar, 3> y) const {
     require_x_and_y(x, y);
-    kernels::require_valid_mask("DecoderStack", mask,
-                                {x.dim(0), config.num_attention_heads, x.dim(1), x.dim(1)});
+    require_decoder_call("DecoderStack: memory", *this, x.dim(0), x.dim(1), mask, memory,
+                         memory_mask);
     std::copy(x.begin(), x.end(), y.begin());
   }
 };

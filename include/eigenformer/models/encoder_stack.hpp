@@ -70,6 +70,15 @@ std::optional<Norm> make_final_norm(const ModelConfig& config) {
   return Norm(Norm::config_from(config));
 }
 
+/// Throws unless the mask is one for T tokens of B rows that see S keys in the layers of a stack.
+template <class Stack, class T>
+void require_stack_mask(std::string_view who, const Stack& stack, const Mask<T>& mask, Index batch,
+                        Index tokens, Index keys) {
+  std::remove_cvref_t<decltype(*stack.relative_bias)>::require_place(who, stack.relative_bias,
+                                                                     mask);
+  kernels::require_valid_mask(who, mask, {batch, stack.config.num_attention_heads, tokens, keys});
+}
+
 /// Sends `y` through the layers and the norm, in place. `run(layer, i, from, to)` runs one layer.
 template <class Layer, class Norm, class T, class Run>
 void run_layers(const std::vector<Layer>& layers, const std::optional<Norm>& final_norm,
@@ -131,8 +140,7 @@ struct EncoderStack {
     require_shape("EncoderStack: x", x.shape(), {x.dim(0), x.dim(1), config.hidden_size});
     require_shape("EncoderStack: y", y.shape(), x.shape());
     require_disjoint("EncoderStack", y, x);
-    kernels::require_valid_mask("EncoderStack", mask,
-                                {x.dim(0), config.num_attention_heads, x.dim(1), x.dim(1)});
+    require_stack_mask("EncoderStack", *this, mask, x.dim(0), x.dim(1), x.dim(1));
     std::copy(x.begin(), x.end(), y.begin());
     run_encoder(*this, mask, y, workspace);
   }

@@ -158,12 +158,10 @@ struct TransformerDecoder {
   /// What the head gets, (B, T, hidden_size).
   void hidden(TensorView<const std::int32_t, 2> ids, const Inputs& inputs, TensorView<Scalar, 3> y,
               Workspace& workspace, const Table* shared = nullptr) const {
-    require(inputs.memory.has_value() == config.cross_attention,
-            "TransformerDecoder: a memory must be given if and only if cross_attention is true");
     require(!inputs.token_counts.given(),
             "TransformerDecoder: token_counts are for calls with a cache");
-    kernels::require_valid_mask("TransformerDecoder", inputs.mask,
-                                {ids.dim(0), config.num_attention_heads, ids.dim(1), ids.dim(1)});
+    require_decoder_call("TransformerDecoder", *this, ids.dim(0), ids.dim(1), inputs.mask,
+                         inputs.memory, inputs.memory_mask);
     embeddings.forward(ids, inputs.embedding, table(shared), y, workspace);
     run_decoder(*this, inputs.mask, inputs.memory, inputs.memory_mask, y, workspace);
   }
@@ -173,8 +171,8 @@ struct TransformerDecoder {
               TensorView<Scalar, 3> y, Workspace& workspace, const Table* shared = nullptr) const {
     require(!inputs.memory.has_value(),
             "TransformerDecoder: with a cache, the memory is given once, to remember");
-    require_decoder_cache("TransformerDecoder", layers, config.cross_attention, cache, ids.dim(0));
-    cache.require_room(ids.dim(1), inputs.token_counts);
+    require_decoder_call("TransformerDecoder", *this, ids.dim(0), ids.dim(1), inputs.mask,
+                         inputs.memory_mask, inputs.token_counts, cache);
     Scratch scratch(workspace);
     EmbeddingInputs embedding = inputs.embedding;
     if (config.position_embedding != PositionEmbedding::none && !embedding.positions) {
@@ -193,8 +191,7 @@ struct TransformerDecoder {
                 Workspace& workspace) const {
     require(config.cross_attention,
             "TransformerDecoder: a memory is given, but cross_attention is false");
-    cache.remember(layers, config.key_value_size == 0 ? config.hidden_size : config.key_value_size,
-                   memory, lengths, workspace);
+    cache.remember(layers, memory_width(config), memory, lengths, workspace);
   }
 
   Tensor<Scalar, 3> operator()(const Tensor<std::int32_t, 2>& ids,

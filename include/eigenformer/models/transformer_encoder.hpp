@@ -85,8 +85,7 @@ struct TransformerEncoder {
 
   void forward(TensorView<const std::int32_t, 2> ids, const EmbeddingInputs& inputs,
                const Mask<Scalar>& mask, TensorView<Scalar, 3> y, Workspace& workspace) const {
-    kernels::require_valid_mask("TransformerEncoder", mask,
-                                {ids.dim(0), config.num_attention_heads, ids.dim(1), ids.dim(1)});
+    require_stack_mask("TransformerEncoder", *this, mask, ids.dim(0), ids.dim(1), ids.dim(1));
     embeddings.forward(ids, inputs, y, workspace);
     run_encoder(*this, mask, y, workspace);
   }

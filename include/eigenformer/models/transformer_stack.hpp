@@ -52,6 +52,8 @@ struct TransformerStack {
                const TransformerMasks<Scalar>& masks, TensorView<Scalar, 3> y,
                Workspace& workspace) const {
     require_disjoint("TransformerStack", y, source);
+    require_shape("TransformerStack: source", source.shape(),
+                  {target.dim(0), source.dim(1), config.encoder.hidden_size});
     Scratch scratch(workspace);
     const auto memory = scratch.tensor<Scalar, 3>(source.shape());
     encoder.forward(source, masks.source, memory, workspace);

@@ -187,8 +187,7 @@ struct DecoderLayer {
                 Workspace& workspace) const {
     require(config.cross_attention,
             "DecoderLayer: a memory is given, but cross_attention is false");
-    cache.memory.clear();
-    cross_attention->append(memory, memory, counts, cache.memory, workspace);
+    cross_attention->replace(memory, memory, counts, cache.memory, workspace);
   }
 
   Tensor<Scalar, 3> operator()(const Tensor<Scalar, 3>& x, const Mask<Scalar>& mask = {}) const {

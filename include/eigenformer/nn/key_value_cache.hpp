@@ -57,6 +57,16 @@ inline void require_room(std::string_view who, std::span<const Index> lengths, I
   }
 }
 
+inline Index longest_after(std::span<const Index> lengths, Index tokens,
+                           const IntegerSequence& counts) {
+  Index longest = 0;
+  for (std::size_t b = 0; b < lengths.size(); ++b) {
+    const Index count = counts.given() ? counts[static_cast<Index>(b)] : tokens;
+    longest = (std::max)(longest, lengths[b] + count);
+  }
+  return longest;
+}
+
 }  // namespace internal
 
 template <class T>
@@ -123,6 +133,21 @@ class KeyValueCache {
   /// be not given.
   void require_room(Index tokens, const IntegerSequence& counts) const {
     internal::require_room("KeyValueCache", lengths_, capacity(), tokens, counts);
+  }
+
+  /// The same for a cache that is cleared first.
+  void require_room_when_empty(Index tokens, const IntegerSequence& counts) const {
+    internal::require_counts("KeyValueCache", batch(), tokens, counts);
+    for (Index b = 0; b < batch(); ++b) {
+      const Index count = counts.given() ? counts[b] : tokens;
+      require(count <= capacity(), "KeyValueCache: batch row ", b, " holds at most ", capacity(),
+              " tokens; ", count, " don't fit");
+    }
+  }
+
+  /// The longest row after so many more tokens.
+  Index longest_after(Index tokens, const IntegerSequence& counts) const {
+    return internal::longest_after(lengths_, tokens, counts);
   }
 
   /// Appends tokens, given as for kernels::write_keys_and_values. Nothing is changed if they don't

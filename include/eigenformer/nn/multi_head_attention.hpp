@@ -151,10 +151,7 @@ struct MultiHeadAttention {
     Scratch scratch(workspace);
     auto* positions = scratch.array<Index>(cache.batch());
     std::copy(cache.lengths().begin(), cache.lengths().end(), positions);
-    Index keys = 0;
-    for (Index b = 0; b < cache.batch(); ++b)
-      keys = (std::max)(keys, positions[b] + (counts.given() ? counts[b] : x.dim(1)));
-    require_arguments(x, keys, mask, y);
+    require_arguments(x, cache.longest_after(x.dim(1), counts), mask, y);
     append(x, x, counts, cache, workspace);
     attend(x, mask, cache, positions, y, workspace);
   }
@@ -171,6 +168,16 @@ struct MultiHeadAttention {
     const auto [k, v] =
         project_memories(key_memory, value_memory, cache.lengths().data(), scratch, workspace);
     cache.append(k, v, key_memory.dim(1), counts, workspace);
+  }
+
+  /// The same for a cache that holds nothing of worth.
+  void replace(TensorView<const Scalar, 3> key_memory, TensorView<const Scalar, 3> value_memory,
+               const IntegerSequence& counts, Cache& cache, Workspace& workspace) const {
+    require_cache(cache, key_memory.dim(0));
+    require_memories(key_memory, value_memory, key_memory.dim(0));
+    cache.require_room_when_empty(key_memory.dim(1), counts);
+    cache.clear();
+    append(key_memory, value_memory, counts, cache, workspace);
   }
 
   /// Attention of x to what the cache holds. `positions`, when not null, holds the position of the
@@ -327,8 +334,7 @@ struct MultiHeadAttention {
                          TensorView<const Scalar, 3> y) const {
     require_shape("MultiHeadAttention: x", x.shape(), {x.dim(0), x.dim(1), config.hidden_size});
     require_shape("MultiHeadAttention: y", y.shape(), x.shape());
-    require(!relative_bias || !mask.offset_bias,
-            "MultiHeadAttention: mask.offset_bias is given, but relative_bias has its place");
+    RelativeBias<Format>::require_place("MultiHeadAttention", relative_bias, mask);
     kernels::require_valid_mask("MultiHeadAttention", mask, scores_shape(x, keys));
     require_disjoint("MultiHeadAttention", y, x);
   }

@@ -9,6 +9,7 @@
 // Formula and source: kernels/relative_bias.hpp.
 
 #include <optional>
+#include <string_view>
 
 #include "eigenformer/kernels/mask.hpp"
 #include "eigenformer/nn/attention_positions.hpp"
@@ -53,15 +54,17 @@ struct RelativeBias {
   }
 
   /// Normal with deviation 0.02.
-  void init_own(Key key) {
-    draw_normal(weight, key);
+  void init_own(Key key) { draw_normal(weight, key); }
+
+  /// Throws if the mask has biases by offset already, which a table of `table` would replace.
+  static void require_place(std::string_view who, const std::optional<RelativeBias>& table,
+                            const Mask<Scalar>& mask) {
+    require(!table || !mask.offset_bias, who,
+            ": mask.offset_bias is given, but relative_bias has its place");
   }
 
-  /// `mask` with the biases, which live in `scratch`. Throws if the mask has biases by offset
-  /// already.
+  /// `mask` with the biases, which live in `scratch`.
   Mask<Scalar> add_to(Mask<Scalar> mask, Scratch& scratch) const {
-    require(!mask.offset_bias,
-            "RelativeBias: mask.offset_bias is given, but the attention has a table of its own");
     const auto bias = scratch.tensor<Scalar, 2>(
         {config.num_attention_heads, 2 * config.relative_attention_max_distance + 1});
     kernels::spread_relative_bias<Scalar>(buckets(), weight, bias);
