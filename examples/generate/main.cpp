@@ -86,9 +86,9 @@ void write_text(const Decoder& decoder, Options& options,
     previous = id;
   });
   const std::chrono::duration<double> reading = first - begin, writing = Clock::now() - first;
-  std::cout << '\n';
-  std::fprintf(stderr, "%zu tokens read in %.3f s, %td written", prompt.size(), reading.count(),
-               count);
+  std::cout << std::endl;
+  std::fprintf(stderr, "%zu tokens read in %.1f ms, %td written", prompt.size(),
+               1e3 * reading.count(), count);
   if (count > 1)
     std::fprintf(stderr, ", %.1f tokens/s", static_cast<double>(count - 1) / writing.count());
   std::fprintf(stderr, "\n");

@@ -275,7 +275,7 @@ TEST(AttentionTerms, RefusesABiasByOffsetThatDoesNotFit) {
   }
 }
 
-// A cap on equal scores changes nothing; on large ones it evens out the weights as the formula says.
+// A cap evens out the weights of large scores as the formula says.
 TEST(AttentionTerms, SoftCapOfLargeScores) {
   reference::AttentionInputs<double> in({1, 1, 1, 1, 2, 1, 1});
   in.q(0, 0, 0, 0) = 1;

@@ -354,7 +354,7 @@ TEST(Rotary, RefusesWhatMakesNoSense) {
     }
   };
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  refused({.rope_theta = 0}, 8, "rope_theta must be > 0; got 0");
+  refused({.rope_theta = 0}, 8, "rope_theta");
   refused({.rope_theta = nan}, 8, "rope_theta");
   refused({.partial_rotary_factor = 0}, 8, "(0, 1]; got 0");
   refused({.partial_rotary_factor = 1.5}, 8, "(0, 1]; got 1.5");
@@ -365,8 +365,8 @@ TEST(Rotary, RefusesWhatMakesNoSense) {
   const auto scaled = [](const RotaryScaling& scaling) {
     return RotaryConfig{.rope_scaling = scaling};
   };
-  refused(scaled({.type = RotaryScalingType::linear, .factor = 0.5}), 8, "factor must be >= 1");
-  refused(scaled({.type = RotaryScalingType::linear, .factor = nan}), 8, "factor must be >= 1");
+  refused(scaled({.type = RotaryScalingType::linear, .factor = 0.5}), 8, "rope_scaling.factor");
+  refused(scaled({.type = RotaryScalingType::linear, .factor = nan}), 8, "rope_scaling.factor");
   for (const auto type :
        {RotaryScalingType::dynamic, RotaryScalingType::llama3, RotaryScalingType::yarn}) {
     refused(scaled({.type = type, .factor = 2}), 8, "original_max_position_embeddings");

@@ -76,7 +76,7 @@ TYPED_TEST(DecoderCacheTest, ShortSequencesAndEveryPieceSize) {
   }
 }
 
-// As Llama, Qwen, Gemma: RMSNorm, gated networks, norms of queries and keys, caps, a head of its own.
+// As Llama, Qwen, Gemma: RMSNorm, gated networks, norms of queries and keys, caps, an own head.
 TYPED_TEST(DecoderCacheTest, GatedDecoders) {
   using T = TypeParam;
   using Gated = ef::TransformerDecoder<T, ef::RMSNorm, ef::GatedFeedForward>;

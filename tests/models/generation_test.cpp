@@ -511,13 +511,13 @@ TYPED_TEST(Generation, NamesWhatIsWrong) {
       {{.min_new_tokens = -2}, "got -2"},
       {{.stop_ids = {3, 11}}, "stop_ids must be in [0, 11); got 11"},
       {{.stop_ids = {-1}}, "stop_ids must be in [0, 11); got -1"},
-      {{.pad_id = -1}, "pad_id must be >= 0; got -1"},
-      {{.temperature = -1}, "temperature must be finite and >= 0; got -1"},
+      {{.pad_id = -1}, "pad_id must be in [0, 11); got -1"},
+      {{.temperature = -1}, "temperature must be in [0, 1e30]; got -1"},
       {{.top_p = 2}, "top_p must be in (0, 1]; got 2"},
       {{.num_beams = 0}, "num_beams must be in [1, 1000000]; got 0"},
       {{.do_sample = true, .num_beams = 4}, "num_beams must be 1 with do_sample; got 4"},
       {{.num_beams = 2, .num_return_sequences = 3}, "[1, num_beams = 2]; got 3"},
-      {{.num_beams = 2, .length_penalty = NAN}, "length_penalty must be finite; got nan"},
+      {{.num_beams = 2, .length_penalty = NAN}, "length_penalty must be within +-100; got nan"},
       {{.row_keys = {ef::Key{1}, ef::Key{2}}}, "one key for each of 5 prompts; got 2"},
   };
   for (const auto& [config, text] : bad)

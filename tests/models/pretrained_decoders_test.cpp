@@ -111,7 +111,10 @@ TEST(PretrainedDecoders, Families) {
   EXPECT_EQ(decoder("llama", {{"sliding_window", 5}}).sliding_window, 0);
 
   EXPECT_EQ(decoder("qwen2", {{"sliding_window", 5}}).sliding_window, 0);
-  json windows = {{"sliding_window", 5}, {"use_sliding_window", true}, {"max_window_layers", 2}};
+  json windows = {{"sliding_window", 5},
+                  {"use_sliding_window", true},
+                  {"max_window_layers", 2},
+                  {"layer_types", nullptr}};
   EXPECT_EQ(decoder("qwen2", windows).sliding_window, 0);
   windows["max_window_layers"] = 0;
   EXPECT_EQ(decoder("qwen2", windows).sliding_window, 5);

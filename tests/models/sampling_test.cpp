@@ -485,18 +485,18 @@ TEST(SamplingConfig, ChecksItsNumbers) {
   EXPECT_NO_THROW(SamplingConfig{}.checked());
   EXPECT_NO_THROW((SamplingConfig{0, 0, 1, 1, 0.1, true}.checked()));
   const std::pair<SamplingConfig, const char*> bad[] = {
-      {{.temperature = -0.5}, "temperature must be finite and >= 0; got -0.5"},
-      {{.temperature = infinity}, "temperature must be finite and >= 0; got inf"},
-      {{.temperature = not_a_number}, "temperature must be finite and >= 0; got nan"},
+      {{.temperature = -0.5}, "temperature must be in [0, 1e30]; got -0.5"},
+      {{.temperature = infinity}, "temperature must be in [0, 1e30]; got inf"},
+      {{.temperature = not_a_number}, "temperature must be in [0, 1e30]; got nan"},
       {{.top_k = -3}, "top_k must be >= 0 (0: all); got -3"},
       {{.top_p = 0}, "top_p must be in (0, 1]; got 0"},
       {{.top_p = 1.25}, "top_p must be in (0, 1]; got 1.25"},
       {{.top_p = not_a_number}, "top_p must be in (0, 1]; got nan"},
       {{.min_p = -0.25}, "min_p must be in [0, 1]; got -0.25"},
       {{.min_p = 2}, "min_p must be in [0, 1]; got 2"},
-      {{.repetition_penalty = 0}, "repetition_penalty must be finite and > 0; got 0"},
-      {{.repetition_penalty = -1}, "repetition_penalty must be finite and > 0; got -1"},
-      {{.repetition_penalty = infinity}, "repetition_penalty must be finite and > 0; got inf"},
+      {{.repetition_penalty = 0}, "repetition_penalty must be in [1e-30, 1e30]; got 0"},
+      {{.repetition_penalty = -1}, "repetition_penalty must be in [1e-30, 1e30]; got -1"},
+      {{.repetition_penalty = infinity}, "repetition_penalty must be in [1e-30, 1e30]; got inf"},
   };
   for (const auto& [config, text] : bad) {
     try {

@@ -46,7 +46,7 @@ struct TiedCase : AnyDecoderCase<T, ef::TransformerDecoder<T>> {
 template <class T>
 using Gated = ef::TransformerDecoder<T, ef::RMSNorm, ef::GatedFeedForward>;
 
-/// As Llama and Qwen: rotary positions, grouped heads, norms of queries and keys, a head of its own.
+/// As Llama and Qwen: rotary positions, grouped heads, norms of queries and keys, an own head.
 template <class T>
 struct GatedDecoderCase : AnyDecoderCase<T, Gated<T>> {
   static Gated<T> make() {

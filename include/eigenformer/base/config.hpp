@@ -56,9 +56,10 @@
       v0_1, EIGENFORMER_JOIN(EIGENFORMER_INSTRUCTION_SET, \
                              EIGENFORMER_JOIN(EIGENFORMER_FMA_TAG, EIGENFORMER_EXCEPTION_TAG)))
 
-#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
+#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__) || \
+    defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__)
 #error \
-    "Eigenformer: -ffast-math or -ffinite-math-only breaks the promised order of additions and the handling of infinities"
+    "Eigenformer: -ffast-math or a part of it breaks the promised order of additions and the handling of infinities"
 #endif
 
 #if defined(_MSC_VER) && !defined(__clang__)

@@ -54,6 +54,18 @@ class ConfigFile {
     return all;
   }
 
+  /// An array of strings.
+  std::vector<std::string> strings(const std::string& key) const {
+    const nlohmann::json* value = find(key);
+    if (value == nullptr) fail_file(name_, key, " is missing");
+    if (!value->is_array()) fail_wrong(key, "an array of strings", *value);
+    std::vector<std::string> all;
+    for (const auto& element : value->get_ref<const nlohmann::json::array_t&>()) {
+      all.push_back(convert<std::string>(key, element));
+    }
+    return all;
+  }
+
   /// An object {"0": "first", "1": "second", ...} as a list.
   std::vector<std::string> labels(const std::string& key) const {
     const nlohmann::json* value = find(key);

@@ -169,7 +169,9 @@ bool convert_element(const std::byte* from, T& to) {
   } else if constexpr (std::is_floating_point_v<Stored>) {
     const auto value = std::bit_cast<Stored>(bits);
     if constexpr (sizeof(Stored) > sizeof(T)) {
-      if (std::isfinite(value) && std::abs(value) > (std::numeric_limits<T>::max)()) return false;
+      if (std::isfinite(value) &&
+          std::abs(value) > static_cast<Stored>((std::numeric_limits<T>::max)()))
+        return false;
     }
     to = static_cast<T>(value);
     return true;

@@ -204,6 +204,11 @@ inline Llama2cHeader read_llama2c_header(ByteSource& source) {
     fail_file(path, "has ", source.size(), " bytes; ", internal::llama2c_bytes(header),
               " are wanted by its header");
   }
+  constexpr Index most_layers = 10'000;
+  if (header.num_hidden_layers > most_layers) {
+    fail_file(path, "num_hidden_layers is ", header.num_hidden_layers, "; at most ", most_layers,
+              " are read");
+  }
   return header;
 }
 

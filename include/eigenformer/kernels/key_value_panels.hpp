@@ -8,9 +8,9 @@
 //   values:  panel_width features side by side, [e / width][slot][e % width]
 //
 // A token is written once and never moved, so a cache of the past keeps its keys and values like
-// this, and whole sequences are brought into it before attention. Attention reads nothing of slots
-// that no query may see, except keys, whose scores are thrown away: what was never written may hold
-// anything.
+// this, and whole sequences are brought into it before attention. Slots that were
+// never written may hold anything: their values are not read, the scores of their keys are thrown
+// away.
 
 #include <algorithm>
 

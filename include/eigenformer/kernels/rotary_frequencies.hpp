@@ -59,6 +59,13 @@ inline Index rotary_size(const RotaryConfig& config, Index head_size) {
   return static_cast<Index>(config.partial_rotary_factor * static_cast<double>(head_size));
 }
 
+/// By what cosine and sine are multiplied.
+inline double rotary_amplitude(const RotaryConfig& config) {
+  const RotaryScaling& scaling = config.rope_scaling;
+  if (scaling.type != RotaryScalingType::yarn) return 1;
+  return scaling.attention_factor.value_or(0.1 * std::log(scaling.factor) + 1);
+}
+
 /// Throws std::invalid_argument for what makes no sense for heads of this size.
 inline void require_valid_rotary(const RotaryConfig& config, Index head_size) {
   constexpr const char* who = "RotaryConfig";
@@ -80,11 +87,17 @@ inline void require_valid_rotary(const RotaryConfig& config, Index head_size) {
   require(scaling.type != RotaryScalingType::dynamic || size > 2, who,
           ": dynamic scaling needs heads of more than 2 turned elements; got ", size);
   require(scaling.length >= 0, who, ": rope_scaling.length must be >= 0; got ", scaling.length);
-  require(scaling.low_freq_factor > 0 && scaling.high_freq_factor > scaling.low_freq_factor, who,
-          ": 0 < low_freq_factor < high_freq_factor must hold; got ", scaling.low_freq_factor,
+  require(scaling.low_freq_factor > 0 && scaling.high_freq_factor > scaling.low_freq_factor &&
+              std::isfinite(scaling.high_freq_factor),
+          who, ": 0 < low_freq_factor < high_freq_factor must hold; got ", scaling.low_freq_factor,
           " and ", scaling.high_freq_factor);
-  require(scaling.beta_slow > 0 && scaling.beta_fast > scaling.beta_slow, who,
-          ": 0 < beta_slow < beta_fast must hold; got ", scaling.beta_slow, " and ",
+  require(scaling.type != RotaryScalingType::yarn || config.rope_theta > 1, who,
+          ": yarn needs a rope_theta > 1; got ", config.rope_theta);
+  require(std::isfinite(rotary_amplitude(config)), who,
+          ": rope_scaling.attention_factor must be finite; got ", rotary_amplitude(config));
+  require(scaling.beta_slow > 0 && scaling.beta_fast > scaling.beta_slow &&
+              std::isfinite(scaling.beta_fast),
+          who, ": 0 < beta_slow < beta_fast must hold; got ", scaling.beta_slow, " and ",
           scaling.beta_fast);
 }
 
@@ -141,13 +154,6 @@ inline void rotary_frequencies(const RotaryConfig& config, Index head_size, doub
       divided = internal::divided_part_yarn(config, i, size);
     f[i] = f[i] / scaling.factor * divided + f[i] * (1 - divided);
   }
-}
-
-/// By what cosine and sine are multiplied.
-inline double rotary_amplitude(const RotaryConfig& config) {
-  const RotaryScaling& scaling = config.rope_scaling;
-  if (scaling.type != RotaryScalingType::yarn) return 1;
-  return scaling.attention_factor.value_or(0.1 * std::log(scaling.factor) + 1);
 }
 
 }  // namespace kernels

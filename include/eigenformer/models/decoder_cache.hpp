@@ -9,7 +9,8 @@
 //   decoder.forward(prompt, inputs, cache, logits, workspace);       // T tokens
 //   decoder.forward(next, inputs, cache, logits, workspace);         // one more
 //
-// Rows of the batch have lengths of their own. A call that throws leaves the cache as it was.
+// Rows of the batch have lengths of their own. A call with wrong arguments leaves the cache as it
+// was.
 
 #include <span>
 #include <vector>
@@ -54,7 +55,10 @@ class DecoderCache {
   /// Forgets tokens and memory; the storage stays.
   void clear() {
     forget_tokens();
-    for (auto& layer : layers_) layer.memory.clear();
+    for (auto& layer : layers_) {
+      layer.memory.clear();
+      layer.has_memory = false;
+    }
     has_memory_ = false;
   }
 
@@ -79,11 +83,11 @@ class DecoderCache {
       layer.self.reorder(rows);
       if (layer.memory.batch() > 0) layer.memory.reorder(rows);
     }
-    std::vector<Index> lengths(rows.size());
+    spare_lengths_.resize(rows.size());
     for (std::size_t b = 0; b < rows.size(); ++b) {
-      lengths[b] = lengths_[static_cast<std::size_t>(rows[b])];
+      spare_lengths_[b] = lengths_[static_cast<std::size_t>(rows[b])];
     }
-    lengths_.swap(lengths);
+    lengths_.swap(spare_lengths_);
   }
 
   /// The longest row after so many more tokens, and the longest of the memory.
@@ -118,6 +122,9 @@ class DecoderCache {
     require(layers.size() == layers_.size(), "DecoderCache: the cache must be for ", layers.size(),
             " layers; got ", layers_.size());
     require_shape("DecoderCache: memory", memory.shape(), {batch(), tokens, width});
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      layers[i].self_attention.require_cache(layers_[i].self, batch());
+    }
     internal::require_counts("DecoderCache", batch(), tokens, counts);
     has_memory_ = false;
     for (std::size_t i = 0; i < layers.size(); ++i) {
@@ -147,7 +154,7 @@ class DecoderCache {
 
   std::vector<DecoderLayerCache<T>> layers_;
   Index capacity_ = 0;
-  std::vector<Index> lengths_;
+  std::vector<Index> lengths_, spare_lengths_;
   bool has_memory_ = false;
 };
 

@@ -94,9 +94,14 @@ void require_decoder_call(std::string_view who, const Decoder& decoder, Index ba
   require(memory.has_value() == config.cross_attention, who,
           ": a memory must be given if and only if cross_attention is true");
   require_stack_mask(who, decoder, mask, batch, tokens, tokens);
+  require(mask.query_offset <= 0, who,
+          ": mask.query_offset must not be > 0, queries would see later tokens; got ",
+          mask.query_offset);
   if (!memory) return;
   const Index keys = memory->dim(1);
-  require_shape(who, memory->shape(), Shape<3>{batch, keys, memory_width(config)});
+  const Shape<3> wanted{batch, keys, memory_width(config)};  // no text is made for calls that fit
+  require(memory->shape() == wanted, who, ": memory: shape must be ", wanted, "; got ",
+          memory->shape());
   kernels::require_valid_mask(who, memory_mask, {batch, config.num_attention_heads, tokens, keys});
 }
 
@@ -110,7 +115,8 @@ void require_decoder_call(std::string_view who, const Decoder& decoder, Index ba
           ": the cache must be for ", decoder.layers.size(), " layers and ", batch,
           " batch rows; got ", cache.layers(), " and ", cache.batch());
   require(!config.cross_attention || cache.has_memory(), who,
-          ": cross_attention is true, but the cache has no memory: call remember first");
+          ": cross_attention is true, but the cache has no memory: call remember (Transformer: "
+          "start) first");
   cache.require_room(tokens, counts);
   require_stack_mask(who, decoder, mask, batch, tokens, cache.longest_after(tokens, counts));
   require(mask.query_offset == 0, who,
@@ -217,8 +223,7 @@ struct DecoderStack {
              const std::optional<TensorView<const Scalar, 3>>& memory,
              const Mask<Scalar>& memory_mask, TensorView<Scalar, 3> y) const {
     require_x_and_y(x, y);
-    require_decoder_call("DecoderStack: memory", *this, x.dim(0), x.dim(1), mask, memory,
-                         memory_mask);
+    require_decoder_call("DecoderStack", *this, x.dim(0), x.dim(1), mask, memory, memory_mask);
     std::copy(x.begin(), x.end(), y.begin());
   }
 };

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "eigenformer/models/beam_search.hpp"
+#include "eigenformer/nn/embeddings.hpp"
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
@@ -109,13 +110,52 @@ concept GenerativeModel = requires(const Model& model, Index n,
   cache.reorder(rows);
 };
 
+namespace internal {
+
+/// Throws before the first step if the longest possible texts don't fit into the cache or the table
+/// of positions.
+template <class Model>
+void require_generation_fits(const Model& model, const typename Model::Cache& cache,
+                             const TokenRows& prompts, const GenerationConfig& config) {
+  if constexpr (requires {
+                  cache.length(Index{0});
+                  cache.capacity();
+                }) {
+    Index most = cache.capacity();
+    if constexpr (requires { model.config.position_embedding; }) {
+      if (model.config.position_embedding == PositionEmbedding::learned)
+        most =
+            (std::min)(most, model.config.max_position_embeddings - model.config.position_offset);
+    }
+    const Index rows = static_cast<Index>(prompts.size()) * config.num_beams;
+    require(cache.batch() == rows, "generate: the cache must have ", rows,
+            " rows, one for each prompt and beam; got ", cache.batch());
+    for (std::size_t b = 0; b < prompts.size(); ++b) {
+      const Index past = cache.length(static_cast<Index>(b) * config.num_beams);
+      const Index wanted = past + static_cast<Index>(prompts[b].size()) +
+                           (std::max)(config.max_new_tokens - 1, Index{0});
+      require(config.max_new_tokens == 0 || wanted <= most, "generate: prompt ", b, " and ",
+              config.max_new_tokens, " new tokens need ", wanted,
+              " places; the model and its cache "
+              "have ",
+              most);
+    }
+  }
+}
+
+}  // namespace internal
+
 /// Goes on from a cache of B * num_beams rows, which has room for generation_capacity more tokens:
 /// that of an encoder-decoder, which remembers its source (for beams: num_beams times in a row), or
-/// one that holds the beginning of the texts.
+/// one that holds the beginning of the texts. The cache then holds all but each text's last new
+/// token: to go on, let the next prompt begin with it.
 template <GenerativeModel Model, TokenCallback OnToken = IgnoreTokens>
 Generated generate(const Model& model, typename Model::Cache& cache, const TokenRows& prompts,
                    const GenerationConfig& config, Workspace& workspace, OnToken&& on_token = {}) {
   using Scalar = typename Model::Scalar;
+  config.checked(static_cast<Index>(prompts.size()), model.config.vocab_size);
+  internal::require_prompts(prompts);
+  internal::require_generation_fits(model, cache, prompts, config);
   const auto step = [&](TensorView<const std::int32_t, 2> ids, const IntegerSequence& counts,
                         TensorView<Scalar, 2> logits) {
     model.forward_last(ids, typename Model::Inputs{.token_counts = counts}, cache, logits,

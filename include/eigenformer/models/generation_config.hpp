@@ -67,7 +67,8 @@ struct GenerationConfig {
       require(id >= 0 && id < vocab_size, "GenerationConfig: stop_ids must be in [0, ", vocab_size,
               "); got ", id);
     }
-    require(pad_id >= 0, "GenerationConfig: pad_id must be >= 0; got ", pad_id);
+    require(pad_id >= 0 && pad_id < vocab_size, "GenerationConfig: pad_id must be in [0, ",
+            vocab_size, "); got ", pad_id);
     require(num_beams >= 1 && num_beams <= most_beams,
             "GenerationConfig: num_beams must be in [1, ", most_beams, "]; got ", num_beams);
     require(num_return_sequences >= 1 && num_return_sequences <= num_beams,
@@ -76,8 +77,8 @@ struct GenerationConfig {
     require(num_beams == 1 || !do_sample,
             "GenerationConfig: beams are not drawn: num_beams must be 1 with do_sample; got ",
             num_beams);
-    require(std::isfinite(length_penalty), "GenerationConfig: length_penalty must be finite; got ",
-            length_penalty);
+    require(std::abs(length_penalty) <= 100,
+            "GenerationConfig: length_penalty must be within +-100; got ", length_penalty);
     require(row_keys.empty() || static_cast<Index>(row_keys.size()) == batch,
             "GenerationConfig: row_keys must hold one key for each of ", batch, " prompts; got ",
             row_keys.size());

@@ -24,16 +24,24 @@ inline namespace EIGENFORMER_ABI {
 
 namespace internal {
 
+inline std::string wanted_parts(bool rms_norm, bool gated) {
+  return std::string("; load it with <Format") +
+         (rms_norm || gated ? (rms_norm ? ", RMSNorm" : ", LayerNorm") : "") +
+         (gated ? ", GatedFeedForward>" : ">");
+}
+
 /// Throws unless the template parameters of a model are those of its type.
 template <class Format, template <class> class Norm, template <class> class FeedForwardNetwork>
 void require_parts(const ConfigFile& config, bool rms_norm, bool gated) {
   if (std::is_same_v<Norm<Format>, RMSNorm<Format>> != rms_norm) {
     config.fail("model_type ", config.get<std::string>("model_type"), " has ",
-                rms_norm ? "RMSNorm" : "LayerNorm", ", the model to load another norm");
+                rms_norm ? "RMSNorm" : "LayerNorm", ", the model to load another norm",
+                wanted_parts(rms_norm, gated));
   }
   if (std::is_same_v<FeedForwardNetwork<Format>, GatedFeedForward<Format>> != gated) {
     config.fail("model_type ", config.get<std::string>("model_type"), " has ",
-                gated ? "GatedFeedForward" : "FeedForward", ", the model to load another one");
+                gated ? "GatedFeedForward" : "FeedForward", ", the model to load another one",
+                wanted_parts(rms_norm, gated));
   }
 }
 
@@ -65,7 +73,8 @@ inline RotaryScaling rotary_scaling_from(const ConfigFile& config, const ConfigF
   s.original_max_position_embeddings =
       s.type == RotaryScalingType::dynamic
           ? positions
-          : scaling.get<Index>("original_max_position_embeddings", positions);
+          : config.get<Index>("original_max_position_embeddings",
+                              scaling.get<Index>("original_max_position_embeddings", positions));
   s.factor = scaling.get<double>("factor");
   if (s.type == RotaryScalingType::llama3) {
     s.low_freq_factor = scaling.get<double>("low_freq_factor");
@@ -80,18 +89,21 @@ inline RotaryScaling rotary_scaling_from(const ConfigFile& config, const ConfigF
   return s;
 }
 
-/// Version 5 of transformers writes rope_parameters, earlier ones rope_theta and rope_scaling.
+/// Version 5 of transformers writes rope_parameters, earlier ones rope_theta and rope_scaling, which
+/// counts if both are there. What the inner object lacks is looked for outside.
 inline RotaryConfig rotary_from(const ConfigFile& config) {
-  const bool joined = config.contains("rope_parameters");
-  const ConfigFile base = joined ? config.section("rope_parameters") : config;
   RotaryConfig rotary;
-  rotary.rope_theta = base.get<double>("rope_theta", rotary.rope_theta);
+  rotary.rope_theta = config.get<double>("rope_theta", rotary.rope_theta);
   rotary.partial_rotary_factor =
-      base.get<double>("partial_rotary_factor", rotary.partial_rotary_factor);
-  if (joined) {
-    rotary.rope_scaling = rotary_scaling_from(config, base);
-  } else if (config.contains("rope_scaling")) {
-    rotary.rope_scaling = rotary_scaling_from(config, config.section("rope_scaling"));
+      config.get<double>("partial_rotary_factor", rotary.partial_rotary_factor);
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    if (!config.contains(key)) continue;
+    const ConfigFile inner = config.section(key);
+    rotary.rope_theta = inner.get<double>("rope_theta", rotary.rope_theta);
+    rotary.partial_rotary_factor =
+        inner.get<double>("partial_rotary_factor", rotary.partial_rotary_factor);
+    rotary.rope_scaling = rotary_scaling_from(config, inner);
+    break;
   }
   return rotary;
 }
@@ -120,11 +132,20 @@ inline TransformerDecoderConfig gpt2_config_from(const ConfigFile& config) {
   return c;
 }
 
-/// Qwen's windows are for the layers from max_window_layers on.
+/// Qwen's windows are for the layers from max_window_layers on, or as layer_types says.
 inline Index sliding_window_from(const ConfigFile& config, Index layers) {
   const Index window = config.get<Index>("sliding_window", Index{0});
-  if (config.get<std::string>("model_type") == "mistral") return window;
-  if (!config.get<bool>("use_sliding_window", false) || window == 0) return 0;
+  const bool mistral = config.get<std::string>("model_type") == "mistral";
+  if (!mistral && !config.get<bool>("use_sliding_window", false)) return 0;
+  if (config.contains("layer_types")) {
+    const std::vector<std::string> types = config.strings("layer_types");
+    for (const std::string& type : types) {
+      if (type != types.front() || (type != "full_attention" && type != "sliding_attention"))
+        config.fail("layer_types must be full_attention or sliding_attention for all layers");
+    }
+    return !types.empty() && types.front() == "sliding_attention" ? window : 0;
+  }
+  if (mistral || window == 0) return window;
   const Index first = config.get<Index>("max_window_layers", Index{28});
   if (first > 0 && first < layers) {
     config.fail("max_window_layers is ", first, " of ", layers,

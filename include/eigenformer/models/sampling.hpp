@@ -47,14 +47,15 @@ struct SamplingConfig {
 
   /// Itself; throws for a number that makes no sense.
   const SamplingConfig& checked() const {
-    constexpr double infinity = std::numeric_limits<double>::infinity();
-    require(temperature >= 0 && temperature < infinity,
-            "SamplingConfig: temperature must be finite and >= 0; got ", temperature);
+    constexpr double largest = 1e30;  // finite in float
+    require(temperature >= 0 && temperature <= largest,
+            "SamplingConfig: temperature must be in [0, 1e30]; got ", temperature);
     require(top_k >= 0, "SamplingConfig: top_k must be >= 0 (0: all); got ", top_k);
     require(top_p > 0 && top_p <= 1, "SamplingConfig: top_p must be in (0, 1]; got ", top_p);
     require(min_p >= 0 && min_p <= 1, "SamplingConfig: min_p must be in [0, 1]; got ", min_p);
-    require(repetition_penalty > 0 && repetition_penalty < infinity,
-            "SamplingConfig: repetition_penalty must be finite and > 0; got ", repetition_penalty);
+    require(repetition_penalty >= 1 / largest && repetition_penalty <= largest,
+            "SamplingConfig: repetition_penalty must be in [1e-30, 1e30]; got ",
+            repetition_penalty);
     return *this;
   }
 };

@@ -81,9 +81,7 @@ struct Transformer {
   TransformerDecoder<Format, Norm, FeedForwardNetwork> decoder;
 
   explicit Transformer(const TransformerConfig& config_)
-      : config(config_),
-        encoder(config.encoder()),
-        decoder(config.decoder(), !config.share_embeddings) {}
+      : config(config_), encoder(config.encoder()), decoder(config.decoder()) {}
 
   template <class F, class... Model>
   static void visit(F&& f, Model&... model) {
@@ -206,6 +204,7 @@ inline TransformerDecoderConfig TransformerConfig::decoder() const {
   auto half = internal::half_of<TransformerDecoderConfig>(*this);
   if (num_decoder_layers != 0) half.num_hidden_layers = num_decoder_layers;
   half.cross_attention = true;
+  half.own_token_table = !share_embeddings;
   half.tie_word_embeddings = tie_word_embeddings;
   half.head_bias = head_bias;
   half.logit_scale = logit_scale;

@@ -56,6 +56,7 @@ struct TransformerDecoderConfig {
   bool query_key_norm = false;
   double attn_logit_softcapping = 0;  // 0: none
   Index sliding_window = 0;           // 0: none
+  bool own_token_table = true;        // false: every call is given another module's
   bool tie_word_embeddings = true;    // the head is the token table
   bool head_bias = false;
   double logit_scale = 1;
@@ -93,10 +94,9 @@ struct TransformerDecoder {
   std::optional<Norm<Format>> final_norm;
   LanguageModelHead<Format> head;
 
-  /// `own_table` is false for a decoder that is always given another module's token table.
-  explicit TransformerDecoder(const TransformerDecoderConfig& config_, bool own_table = true)
+  explicit TransformerDecoder(const TransformerDecoderConfig& config_)
       : config(config_),
-        embeddings(embeddings_config(config, own_table)),
+        embeddings(embeddings_config(config)),
         layers(make_layers<Layer, DecoderLayerConfig>(config)),
         final_norm(make_final_norm<Norm<Format>>(config)),
         head(LanguageModelHead<Format>::config_from(config)) {
@@ -210,10 +210,9 @@ struct TransformerDecoder {
   }
 
  private:
-  static EmbeddingsConfig embeddings_config(const TransformerDecoderConfig& config,
-                                            bool own_table) {
+  static EmbeddingsConfig embeddings_config(const TransformerDecoderConfig& config) {
     EmbeddingsConfig c = Embeddings<Format>::config_from(config);
-    if (!own_table) {
+    if (!config.own_token_table) {
       c.vocab_size = 0;
       c.padding_id = {};
     }

@@ -67,6 +67,7 @@ namespace internal {
 /// Throws std::invalid_argument, with the numbers, for what makes no sense.
 inline const MultiHeadAttentionConfig& checked(const MultiHeadAttentionConfig& c) {
   constexpr const char* who = "MultiHeadAttention";
+  constexpr double largest_factor = 1e30;  // finite in float
   require(c.hidden_size > 0 && c.num_attention_heads > 0, who,
           ": hidden_size and num_attention_heads must be > 0; got ", c.hidden_size, " and ",
           c.num_attention_heads);
@@ -83,11 +84,12 @@ inline const MultiHeadAttentionConfig& checked(const MultiHeadAttentionConfig& c
   require(c.num_key_value_heads >= 0 && c.num_attention_heads % c.key_value_heads() == 0, who,
           ": num_key_value_heads must divide num_attention_heads; got ", c.num_key_value_heads,
           " and ", c.num_attention_heads);
-  require(!c.scale || std::isfinite(*c.scale), who, ": scale must be finite; got ",
-          c.scale.value_or(0));
+  require(!c.scale || std::abs(*c.scale) <= largest_factor, who,
+          ": scale must be within +-1e30; got ", c.scale.value_or(0));
   require_valid_positions(c.attention_positions, c.size_of_head());
-  require(std::isfinite(c.attn_logit_softcapping) && c.attn_logit_softcapping >= 0, who,
-          ": attn_logit_softcapping must be >= 0 (0: none); got ", c.attn_logit_softcapping);
+  require(c.attn_logit_softcapping >= 0 && c.attn_logit_softcapping <= largest_factor, who,
+          ": attn_logit_softcapping must be in [0, 1e30] (0: none); got ",
+          c.attn_logit_softcapping);
   require(c.sliding_window >= 0, who, ": sliding_window must be >= 0 (0: none); got ",
           c.sliding_window);
   require_probability("MultiHeadAttention: attention_probs_dropout_prob",

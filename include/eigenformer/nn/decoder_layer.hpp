@@ -8,7 +8,8 @@
 //
 //   x, y: (B, T, hidden_size)   memory: (B, S, key_value_size), an encoder's result
 //
-// Self-attention is causal whatever the mask says. The memory isn't normalized by the layer. Norms
+// Self-attention is causal whatever the mask says; a mask.query_offset > 0, with which it wouldn't
+// be, is refused. The memory isn't normalized by the layer. Norms
 // are named after the branch that they guard, in either order. Norm and feed-forward are template
 // parameters: DecoderLayer<float, RMSNorm, GatedFeedForward>.
 
@@ -98,6 +99,7 @@ template <class T>
 struct DecoderLayerCache {
   KeyValueCache<T> self;
   KeyValueCache<T> memory;
+  bool has_memory = false;
 };
 
 template <class Format, template <class> class Norm = LayerNorm,
@@ -142,6 +144,7 @@ struct DecoderLayer {
                Workspace& workspace) const {
     require(!config.cross_attention,
             "DecoderLayer: cross_attention is true, but no memory is given");
+    require_causal(mask);
     run(x, y, workspace, attend_to_self(mask, workspace), [](Input, Result) {});
   }
 
@@ -152,6 +155,7 @@ struct DecoderLayer {
     require(config.cross_attention,
             "DecoderLayer: a memory is given, but cross_attention is false");
     require_disjoint("DecoderLayer", y, memory);
+    require_causal(mask);
     const auto attend = [&](Input from, Result to) {
       cross_attention->forward(from, memory, memory, memory_mask, to, workspace);
     };
@@ -164,7 +168,12 @@ struct DecoderLayer {
                const Mask<Scalar>& memory_mask, Cache& cache, TensorView<Scalar, 3> y,
                Workspace& workspace, const IntegerSequence& counts = {}) const {
     require_x_and_y(x, y);
-    if (cross_attention) cross_attention->require_attendable(x, memory_mask, cache.memory);
+    if (cross_attention) {
+      require(cache.has_memory,
+              "DecoderLayer: cross_attention is true, but the cache has no memory: call remember "
+              "first");
+      cross_attention->require_attendable(x, memory_mask, cache.memory);
+    }
     const auto attend_to_past = [&](Input from, Result to) {
       self_attention.forward(from, causal(mask), cache.self, to, workspace, counts);
     };
@@ -176,7 +185,7 @@ struct DecoderLayer {
 
   /// Room for `capacity` tokens of each batch row and a memory of `memory_capacity` tokens.
   Cache make_cache(Index batch, Index capacity, Index memory_capacity = 0) const {
-    Cache cache{self_attention.make_cache(batch, capacity), {}};
+    Cache cache{self_attention.make_cache(batch, capacity), {}, false};
     if (cross_attention) cache.memory = cross_attention->make_cache(batch, memory_capacity);
     return cache;
   }
@@ -188,6 +197,7 @@ struct DecoderLayer {
     require(config.cross_attention,
             "DecoderLayer: a memory is given, but cross_attention is false");
     cross_attention->replace(memory, memory, counts, cache.memory, workspace);
+    cache.has_memory = true;
   }
 
   Tensor<Scalar, 3> operator()(const Tensor<Scalar, 3>& x, const Mask<Scalar>& mask = {}) const {
@@ -218,6 +228,12 @@ struct DecoderLayer {
     return [this, mask = causal(mask), &workspace](Input from, Result to) {
       self_attention.forward(from, mask, to, workspace);
     };
+  }
+
+  static void require_causal(const Mask<Scalar>& mask) {
+    require(mask.query_offset <= 0,
+            "DecoderLayer: mask.query_offset must not be > 0, queries would see later tokens; got ",
+            mask.query_offset);
   }
 
   void require_x_and_y(Input x, Result y) const {

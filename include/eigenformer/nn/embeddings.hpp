@@ -54,7 +54,8 @@ struct EmbeddingsConfig {
   double hidden_dropout_prob = 0;  // training: on the result
 };
 
-/// What goes along with the ids; everything is optional.
+/// What goes along with the ids; everything is optional. Positions are those of the position
+/// embeddings, if there are any; attention with positions of its own counts tokens.
 struct EmbeddingInputs {
   std::optional<TensorView<const std::int32_t, 2>> token_types =
       {};  // (B, T); default: type 0 everywhere

@@ -125,7 +125,7 @@ class KeyValueCache {
       lengths[b] = length(rows[b]);
       spare_.copy_row(static_cast<Index>(b), storage_, rows[b], lengths[b]);
     }
-    std::swap(storage_, spare_);
+    storage_.swap(spare_);
     lengths_.swap(lengths);
   }
 
@@ -194,6 +194,18 @@ class KeyValueCache {
     Tensor<bool, 1> finite;
 
     Storage() = default;
+    Storage(const Storage&) = default;
+    Storage(Storage&& other) noexcept { swap(other); }
+    Storage& operator=(Storage other) noexcept {
+      swap(other);
+      return *this;
+    }
+    void swap(Storage& other) noexcept {
+      std::swap(config, other.config);
+      keys.swap(other.keys);
+      values.swap(other.values);
+      finite.swap(other.finite);
+    }
     explicit Storage(const KeyValueCacheConfig& config_)
         : config(config_),
           keys({sizes().key_elements()}),

@@ -79,13 +79,14 @@ struct LanguageModelHead {
 
  private:
   static const LanguageModelHeadConfig& checked(const LanguageModelHeadConfig& c) {
+    constexpr double largest_factor = 1e30;  // finite in float
     require(c.hidden_size >= 0 && c.vocab_size >= 0,
             "LanguageModelHead: hidden_size and vocab_size must be >= 0; got ", c.hidden_size,
             " and ", c.vocab_size);
-    require(std::isfinite(c.logit_scale), "LanguageModelHead: logit_scale must be finite; got ",
-            c.logit_scale);
-    require(std::isfinite(c.final_logit_softcapping) && c.final_logit_softcapping >= 0,
-            "LanguageModelHead: final_logit_softcapping must be >= 0 (0: none); got ",
+    require(std::abs(c.logit_scale) <= largest_factor,
+            "LanguageModelHead: logit_scale must be within +-1e30; got ", c.logit_scale);
+    require(c.final_logit_softcapping >= 0 && c.final_logit_softcapping <= largest_factor,
+            "LanguageModelHead: final_logit_softcapping must be in [0, 1e30] (0: none); got ",
             c.final_logit_softcapping);
     return c;
   }

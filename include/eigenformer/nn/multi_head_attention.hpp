@@ -21,6 +21,7 @@
 
 #include <cmath>
 #include <optional>
+#include <span>
 
 #include "eigenformer/kernels/alibi.hpp"
 #include "eigenformer/kernels/attention.hpp"
@@ -152,8 +153,14 @@ struct MultiHeadAttention {
     auto* positions = scratch.array<Index>(cache.batch());
     std::copy(cache.lengths().begin(), cache.lengths().end(), positions);
     require_arguments(x, cache.longest_after(x.dim(1), counts), mask, y);
+    Mask<Scalar> own = mask;
+    if (mask.key_lengths.given()) {  // they may be the cache's own lengths, which grow
+      auto* lengths = scratch.array<Index>(cache.batch());
+      for (Index b = 0; b < cache.batch(); ++b) lengths[b] = mask.key_lengths[b];
+      own.key_lengths = std::span<const Index>(lengths, static_cast<std::size_t>(cache.batch()));
+    }
     append(x, x, counts, cache, workspace);
-    attend(x, mask, cache, positions, y, workspace);
+    attend(x, own, cache, positions, y, workspace);
   }
 
   /// Appends the keys and values of memories (B, S, ...) to the cache, of row b the first counts[b]
@@ -192,6 +199,13 @@ struct MultiHeadAttention {
     run(a, x, mask, y, workspace, [&](const auto& attention, const Mask<Scalar>& whole_mask) {
       kernels::attend(attention, cache.panels(), whole_mask, workspace);
     });
+  }
+
+  /// Throws unless the cache is one that this attention makes for `batch` rows.
+  void require_cache(const Cache& cache, Index batch) const {
+    const Shape<3> own{batch, config.key_value_heads(), config.size_of_head()};
+    require_shape("MultiHeadAttention: cache (batch, key/value heads, head size)", cache.sizes(),
+                  own);
   }
 
   /// Throws unless `attend` can run with these.
@@ -337,12 +351,6 @@ struct MultiHeadAttention {
     RelativeBias<Format>::require_place("MultiHeadAttention", relative_bias, mask);
     kernels::require_valid_mask("MultiHeadAttention", mask, scores_shape(x, keys));
     require_disjoint("MultiHeadAttention", y, x);
-  }
-
-  void require_cache(const Cache& cache, Index batch) const {
-    const Shape<3> own{batch, config.key_value_heads(), config.size_of_head()};
-    require_shape("MultiHeadAttention: cache (batch, key/value heads, head size)", cache.sizes(),
-                  own);
   }
 
   static void require_no_offset(const Mask<Scalar>& mask) {

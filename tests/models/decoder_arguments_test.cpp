@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: MIT
+// What decoders and their caches refuse, or must not be confused by.
+#include <gtest/gtest.h>
+
+#include "eigenformer/eigenformer.hpp"
+#include "eigenformer/models/pretrained.hpp"
+#include "tests/reference/numbers.hpp"
+
+namespace {
+
+namespace ef = eigenformer;
+using ef::Index;
+using Ids = ef::Tensor<std::int32_t, 2>;
+
+ef::TransformerDecoderConfig small() {
+  return {.vocab_size = 11,
+          .hidden_size = 8,
+          .num_attention_heads = 2,
+          .intermediate_size = 13,
+          .max_position_embeddings = 6};
+}
+
+template <class Model, class Config>
+Model drawn(const Config& config) {
+  Model model(config);
+  ef::init(model, ef::Key{3});
+  return model;
+}
+
+// With an offset, the first queries would see keys of the future.
+TEST(DecoderArguments, OffsetsOfQueriesAreRefused) {
+  const auto decoder = drawn<ef::TransformerDecoder<float>>(small());
+  const Ids ids({1, 5});
+  ef::DecoderInputs<float> inputs;
+  inputs.mask.query_offset = 3;
+  EXPECT_THROW(decoder(ids, inputs), std::invalid_argument);
+  auto cache = decoder.make_cache(1, 6);
+  EXPECT_THROW(decoder(ids, cache, inputs), std::invalid_argument);
+  EXPECT_EQ(cache.length(0), 0);
+  const ef::Tensor<float, 3> x({1, 5, 8});
+  EXPECT_THROW(decoder.layers[0](x, inputs.mask), std::invalid_argument);
+}
+
+TEST(DecoderArguments, TheTableOfAnotherModuleStaysAnothersInOtherFormats) {
+  const auto model = drawn<ef::Transformer<float>>(
+      ef::TransformerConfig{.vocab_size = 11, .hidden_size = 8, .intermediate_size = 5});
+  const auto wide = ef::cast<double>(model.decoder);
+  EXPECT_EQ(ef::count_parameters(wide), ef::count_parameters(model.decoder));
+}
+
+TEST(DecoderArguments, CachesThatWereMovedFromAreRefused) {
+  const auto attention = drawn<ef::MultiHeadAttention<float>>(
+      ef::MultiHeadAttentionConfig{.hidden_size = 8, .num_attention_heads = 2});
+  auto cache = attention.make_cache(2, 4);
+  const auto moved = std::move(cache);
+  const ef::Tensor<float, 3> none({0, 2, 8}), two({2, 2, 8});
+  ef::Tensor<float, 3> y({0, 2, 8}), z({2, 2, 8});
+  ef::Workspace workspace;
+  EXPECT_THROW(attention.forward(none, {}, cache, y, workspace), std::invalid_argument);
+  EXPECT_THROW(attention.forward(two, {}, cache, z, workspace), std::invalid_argument);
+}
+
+TEST(DecoderArguments, ACacheOfOtherHeadsKeepsItsMemory) {
+  ef::DecoderStackConfig config{.hidden_size = 8,
+                                .num_hidden_layers = 2,
+                                .num_attention_heads = 2,
+                                .intermediate_size = 13,
+                                .cross_attention = true};
+  const auto two = drawn<ef::DecoderStack<float>>(config);
+  config.num_attention_heads = 4;
+  const auto four = drawn<ef::DecoderStack<float>>(config);
+  const auto memory = reference::random_tensor<float, 3>({1, 4, 8}, 1);
+  const auto longer = reference::random_tensor<float, 3>({1, 9, 8}, 2);
+  const auto x = reference::random_tensor<float, 3>({1, 3, 8}, 3);
+  ef::Tensor<float, 3> y(x.shape());
+  ef::Workspace workspace;
+  auto cache = two.make_cache(1, 5);
+  two.remember(memory, {}, cache, workspace);
+  EXPECT_THROW(four.remember(memory, {}, cache, workspace), std::invalid_argument);
+  EXPECT_THROW(four.remember(longer, {}, cache, workspace), std::invalid_argument);
+  ASSERT_TRUE(cache.has_memory());
+  two.forward(x, {}, {}, cache, y, workspace);
+  EXPECT_EQ(y, two(x, memory));
+}
+
+TEST(DecoderArguments, ALayersCacheNeedsItsMemory) {
+  const auto layer =
+      drawn<ef::DecoderLayer<float>>(ef::DecoderLayerConfig{.hidden_size = 8,
+                                                            .num_attention_heads = 2,
+                                                            .intermediate_size = 13,
+                                                            .cross_attention = true});
+  const ef::Tensor<float, 3> x({1, 3, 8});
+  ef::Tensor<float, 3> y(x.shape());
+  ef::Workspace workspace;
+  auto cache = layer.make_cache(1, 5, 4);
+  EXPECT_THROW(layer.forward(x, {}, {}, cache, y, workspace), std::invalid_argument);
+  EXPECT_EQ(cache.self.length(0), 0);
+}
+
+// Lengths that are the cache's own grow while the call runs.
+TEST(DecoderArguments, KeyLengthsMayBeTheCachesOwn) {
+  const auto attention = drawn<ef::MultiHeadAttention<float>>(
+      ef::MultiHeadAttentionConfig{.hidden_size = 8, .num_attention_heads = 2});
+  const auto past = reference::random_tensor<float, 3>({1, 4, 8}, 1);
+  const auto x = reference::random_tensor<float, 3>({1, 2, 8}, 2);
+  ef::Tensor<float, 3> y(past.shape()), own(x.shape()), copied(x.shape());
+  ef::Workspace workspace;
+  auto a = attention.make_cache(1, 6), b = attention.make_cache(1, 6);
+  attention.forward(past, {}, a, y, workspace);
+  attention.forward(past, {}, b, y, workspace);
+  const std::vector<int> four = {4};
+  attention.forward(x, {.causal = true, .key_lengths = a.lengths()}, a, own, workspace);
+  attention.forward(x, {.causal = true, .key_lengths = four}, b, copied, workspace);
+  EXPECT_EQ(own, copied);
+}
+
+TEST(DecoderArguments, GenerationThatCannotFitIsRefusedBeforeItBegins) {
+  const auto decoder = drawn<ef::TransformerDecoder<float>>(small());
+  int tokens = 0;
+  const auto count = [&](Index, std::int32_t) { ++tokens; };
+  ef::Workspace workspace;
+  EXPECT_THROW(ef::generate(decoder, {{1, 2, 3}}, {.max_new_tokens = 5}, count),
+               std::invalid_argument);
+  EXPECT_THROW(ef::generate(decoder, {{1}}, {.pad_id = 500}, count), std::invalid_argument);
+  auto cache = decoder.make_cache(1, 4);
+  EXPECT_THROW(ef::generate(decoder, cache, {{1, 2}}, {.max_new_tokens = 4}, workspace, count),
+               std::invalid_argument);
+  EXPECT_EQ(cache.length(0), 0);
+  EXPECT_EQ(tokens, 0);
+  EXPECT_EQ(ef::generate(decoder, cache, {{1, 2}}, {.max_new_tokens = 3}, workspace).ids[0].size(),
+            3u);
+  EXPECT_EQ(ef::generate(decoder, {{1, 2, 3}}, {.max_new_tokens = 4}).ids[0].size(), 4u);
+}
+
+TEST(DecoderArguments, NumbersThatAreInfiniteInFloatAreRefused) {
+  auto config = small();
+  config.attn_logit_softcapping = 1e40;
+  EXPECT_THROW(ef::TransformerDecoder<float>{config}, std::invalid_argument);
+  config = small();
+  config.attention_scale = 1e40;
+  EXPECT_THROW(ef::TransformerDecoder<float>{config}, std::invalid_argument);
+  config = small();
+  config.logit_scale = 1e40;
+  EXPECT_THROW(ef::TransformerDecoder<float>{config}, std::invalid_argument);
+  config = small();
+  config.final_logit_softcapping = 1e40;
+  EXPECT_THROW(ef::TransformerDecoder<float>{config}, std::invalid_argument);
+}
+
+TEST(DecoderArguments, RotaryScalingsThatGiveNoNumbersAreRefused) {
+  using Type = ef::RotaryScalingType;
+  const double infinity = std::numeric_limits<double>::infinity();
+  const auto make = [](const ef::RotaryConfig& rotary) {
+    auto config = small();
+    config.attention_positions = {.kind = ef::AttentionPosition::rotary, .rotary = rotary};
+    return ef::TransformerDecoder<float>(config);
+  };
+  ef::RotaryScaling yarn{.type = Type::yarn, .factor = 2, .original_max_position_embeddings = 64};
+  EXPECT_NO_THROW(make({.rope_scaling = yarn}));
+  EXPECT_THROW(make({.rope_theta = 1, .rope_scaling = yarn}), std::invalid_argument);
+  yarn.attention_factor = infinity;
+  EXPECT_THROW(make({.rope_scaling = yarn}), std::invalid_argument);
+  ef::RotaryScaling llama{
+      .type = Type::llama3, .factor = 2, .original_max_position_embeddings = 64};
+  EXPECT_NO_THROW(make({.rope_scaling = llama}));
+  llama.high_freq_factor = infinity;
+  EXPECT_THROW(make({.rope_scaling = llama}), std::invalid_argument);
+}
+
+std::string config_text(const std::string& more) {
+  return R"({"model_type": "qwen2", "vocab_size": 11, "hidden_size": 8, "num_hidden_layers": 2,
+             "num_attention_heads": 2, "intermediate_size": 5, "hidden_act": "silu",
+             "max_position_embeddings": 64, "rms_norm_eps": 1e-6)" +
+         more + "}";
+}
+
+ef::TransformerDecoderConfig read(const std::string& more) {
+  return ef::decoder_config_from(ef::ConfigFile(config_text(more), "config.json"));
+}
+
+TEST(DecoderArguments, TypesOfLayersDecideOnTheWindow) {
+  const std::string window = R"(, "use_sliding_window": true, "sliding_window": 3)";
+  const std::string sliding = R"("sliding_attention")", full = R"("full_attention")";
+  const auto with = [&](const std::string& first, const std::string& second) {
+    return read(window + ", \"layer_types\": [" + first + ", " + second + "]");
+  };
+  EXPECT_EQ(with(sliding, sliding).sliding_window, 3);
+  EXPECT_EQ(with(full, full).sliding_window, 0);
+  EXPECT_THROW(with(sliding, full), std::runtime_error);
+  EXPECT_THROW(with("\"chunked\"", "\"chunked\""), std::runtime_error);
+  EXPECT_THROW(with("5", "5"), std::runtime_error);
+  EXPECT_THROW(read(window + R"(, "layer_types": 5)"), std::runtime_error);
+}
+
+TEST(DecoderArguments, RotaryNumbersMayStandOutsideTheirObject) {
+  const auto rotary = [](const std::string& more) { return read(more).attention_positions.rotary; };
+  EXPECT_EQ(rotary("").rope_theta, 10000);
+  EXPECT_EQ(rotary(R"(, "rope_theta": 100.0)").rope_theta, 100);
+  const std::string usual = R"(, "rope_parameters": {"rope_type": "default")";
+  EXPECT_EQ(rotary(R"(, "rope_theta": 100.0)" + usual + "}").rope_theta, 100);
+  EXPECT_EQ(rotary(R"(, "rope_theta": 100.0)" + usual + R"(, "rope_theta": 7.0})").rope_theta, 7);
+  EXPECT_EQ(rotary(R"(, "partial_rotary_factor": 0.5)" + usual + "}").partial_rotary_factor, 0.5);
+  const auto yarn = rotary(R"(, "original_max_position_embeddings": 32,
+                              "rope_parameters": {"rope_type": "yarn", "factor": 2.0})");
+  EXPECT_EQ(yarn.rope_scaling.original_max_position_embeddings, 32);
+}
+
+// Every field that the two halves have in common arrives in both.
+TEST(TransformerConfig, EveryFieldReachesBothHalves) {
+  ef::TransformerConfig c{.vocab_size = 101,
+                          .hidden_size = 102,
+                          .num_hidden_layers = 103,
+                          .num_decoder_layers = 104,
+                          .num_attention_heads = 105,
+                          .num_key_value_heads = 106,
+                          .head_size = 107,
+                          .intermediate_size = 108,
+                          .activation = ef::Activation::quick_gelu,
+                          .max_position_embeddings = 109,
+                          .position_embedding = ef::PositionEmbedding::none,
+                          .sinusoidal_layout = ef::SinusoidalLayout::interleaved,
+                          .position_offset = 110,
+                          .scale_embeddings = false,
+                          .embedding_norm = true,
+                          .norm_placement = ef::NormPlacement::pre,
+                          .final_norm = true,
+                          .layer_norm_eps = 0.11,
+                          .rms_norm_eps = 0.12,
+                          .query_bias = false,
+                          .key_bias = false,
+                          .value_bias = false,
+                          .output_bias = false,
+                          .feed_forward_bias = false,
+                          .norm_bias = false,
+                          .padding_id = 13,
+                          .attention_scale = 0.14,
+                          .attention_positions = {.kind = ef::AttentionPosition::alibi},
+                          .query_key_norm = true,
+                          .attn_logit_softcapping = 0.15,
+                          .sliding_window = 16,
+                          .share_embeddings = false,
+                          .tie_word_embeddings = false,
+                          .head_bias = true,
+                          .logit_scale = 0.17,
+                          .final_logit_softcapping = 0.18,
+                          .attention_probs_dropout_prob = 0.19,
+                          .activation_dropout_prob = 0.20,
+                          .hidden_dropout_prob = 0.21};
+  const auto expect_common = [&](const auto& half) {
+    EXPECT_EQ(half.vocab_size, 101);
+    EXPECT_EQ(half.hidden_size, 102);
+    EXPECT_EQ(half.num_attention_heads, 105);
+    EXPECT_EQ(half.num_key_value_heads, 106);
+    EXPECT_EQ(half.head_size, 107);
+    EXPECT_EQ(half.intermediate_size, 108);
+    EXPECT_EQ(half.activation, c.activation);
+    EXPECT_EQ(half.max_position_embeddings, 109);
+    EXPECT_EQ(half.position_embedding, c.position_embedding);
+    EXPECT_EQ(half.sinusoidal_layout, c.sinusoidal_layout);
+    EXPECT_EQ(half.position_offset, 110);
+    EXPECT_FALSE(half.scale_embeddings);
+    EXPECT_TRUE(half.embedding_norm);
+    EXPECT_EQ(half.norm_placement, c.norm_placement);
+    EXPECT_TRUE(half.final_norm);
+    EXPECT_EQ(half.layer_norm_eps, 0.11);
+    EXPECT_EQ(half.rms_norm_eps, 0.12);
+    EXPECT_FALSE(half.query_bias || half.key_bias || half.value_bias || half.output_bias);
+    EXPECT_FALSE(half.feed_forward_bias || half.norm_bias);
+    EXPECT_EQ(half.padding_id, 13);
+    EXPECT_EQ(half.attention_scale, 0.14);
+    EXPECT_EQ(half.attention_positions.kind, ef::AttentionPosition::alibi);
+    EXPECT_TRUE(half.query_key_norm);
+    EXPECT_EQ(half.attn_logit_softcapping, 0.15);
+    EXPECT_EQ(half.sliding_window, 16);
+    EXPECT_EQ(half.attention_probs_dropout_prob, 0.19);
+    EXPECT_EQ(half.activation_dropout_prob, 0.20);
+    EXPECT_EQ(half.hidden_dropout_prob, 0.21);
+  };
+  expect_common(c.encoder());
+  expect_common(c.decoder());
+  EXPECT_EQ(c.encoder().num_hidden_layers, 103);
+  EXPECT_EQ(c.decoder().num_hidden_layers, 104);
+  EXPECT_TRUE(c.decoder().cross_attention && c.decoder().own_token_table);
+  EXPECT_TRUE(!c.decoder().tie_word_embeddings && c.decoder().head_bias);
+  EXPECT_EQ(c.decoder().logit_scale, 0.17);
+  EXPECT_EQ(c.decoder().final_logit_softcapping, 0.18);
+  c.num_decoder_layers = 0;
+  EXPECT_EQ(c.decoder().num_hidden_layers, 103);
+}
+
+}  // namespace
