@@ -30,8 +30,8 @@ namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 namespace kernels {
 
-/// Computes y, and the weights if asked for, with keys and values in panels: `a.k` and `a.v` are not
-/// read. Scratch memory doesn't depend on T or S. The mask must have been checked.
+/// Computes y, and the weights if asked for, with keys and values in panels: `a.k` and `a.v` are
+/// not read. Scratch memory doesn't depend on T or S. The mask must have been checked.
 template <class T>
 void attend(const Attention<T>& a, const KeyValuePanels<T>& panels, const Mask<T>& mask,
             Workspace& workspace) {

@@ -7,10 +7,9 @@
 //   keys:    panel_width slots side by side, [slot / width][d][slot % width]
 //   values:  panel_width features side by side, [e / width][slot][e % width]
 //
-// A token is written once and never moved, so a cache of the past keeps its keys and values like
-// this, and whole sequences are brought into it before attention. Slots that were
-// never written may hold anything: their values are not read, the scores of their keys are thrown
-// away.
+// A token is written once and never moved, so a cache of the past keeps its keys and values in this
+// layout, and whole sequences are brought into it before attention. Slots that were never written
+// may hold anything: their values are not read, the scores of their keys are thrown away.
 
 #include <algorithm>
 

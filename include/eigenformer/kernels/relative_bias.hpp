@@ -26,6 +26,7 @@ struct RelativeBuckets {
   Index max_distance = 128;
   bool bidirectional = true;
 
+  /// The bucket of an offset, in [0, count).
   Index of(Index offset) const {
     const Index one_way = bidirectional ? count / 2 : count;
     const Index begin = bidirectional && offset > 0 ? one_way : 0;

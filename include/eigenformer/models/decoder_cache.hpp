@@ -136,6 +136,7 @@ class DecoderCache {
     has_memory_ = true;
   }
 
+  /// Number of layers that it is for.
   std::size_t layers() const { return layers_.size(); }
 
  private:

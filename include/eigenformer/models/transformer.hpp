@@ -112,8 +112,8 @@ struct Transformer {
     return decoder.make_cache(batch, capacity);
   }
 
-  /// Encodes the source, of row b the first lengths[b] tokens (default: all), and keeps in the cache
-  /// what the decoder's attention needs of it. Targets in the cache are forgotten.
+  /// Encodes the source, of row b the first lengths[b] tokens (default: all), and keeps in the
+  /// cache what the decoder's attention needs of it. Targets in the cache are forgotten.
   void start(TensorView<const std::int32_t, 2> source, const IntegerSequence& lengths, Cache& cache,
              Workspace& workspace) const {
     Scratch scratch(workspace);

@@ -25,7 +25,7 @@ struct MultiHeadAttentionConfig {
   bool output_bias = true;
   std::optional<double> scale = {};  // of the scores; default 1 / sqrt(head_size)
   AttentionPositions attention_positions = {};
-  bool bidirectional = true;                // relative_bias: keys behind the query have own buckets
+  bool bidirectional = true;                // relative_bias: later keys have buckets of their own
   bool query_key_norm = false;              // RMS norm over each head of queries and keys (Qwen3)
   double rms_norm_eps = 1e-5;               // of this norm
   double attn_logit_softcapping = 0;        // c in c tanh(s / c), on the scaled products; 0: none

@@ -9,9 +9,9 @@
 //   x, y: (B, T, hidden_size)   memory: (B, S, key_value_size), an encoder's result
 //
 // Self-attention is causal whatever the mask says; a mask.query_offset > 0, with which it wouldn't
-// be, is refused. The memory isn't normalized by the layer. Norms
-// are named after the branch that they guard, in either order. Norm and feed-forward are template
-// parameters: DecoderLayer<float, RMSNorm, GatedFeedForward>.
+// be, is refused. The memory isn't normalized by the layer. Norms are named after the branch that
+// they guard, in either order. Norm and feed-forward are template parameters: DecoderLayer<float,
+// RMSNorm, GatedFeedForward>.
 
 #include <optional>
 

@@ -163,7 +163,7 @@ class KeyValueCache {
     for (Index b = 0; b < batch(); ++b) lengths_[row(b)] += added[b];
   }
 
-  /// What attention reads. The values are not to be changed through it.
+  /// What attention reads: a view of the storage until the next reorder. To be read only.
   kernels::KeyValuePanels<T> panels() const { return storage_.panels(); }
 
   /// The key (D) of a token that the cache holds.

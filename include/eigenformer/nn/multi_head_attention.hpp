@@ -177,7 +177,8 @@ struct MultiHeadAttention {
     cache.append(k, v, key_memory.dim(1), counts, workspace);
   }
 
-  /// The same for a cache that holds nothing of worth.
+  /// The same in place of what the cache holds, from slot 0 on: another memory. Wrong arguments
+  /// change nothing.
   void replace(TensorView<const Scalar, 3> key_memory, TensorView<const Scalar, 3> value_memory,
                const IntegerSequence& counts, Cache& cache, Workspace& workspace) const {
     require_cache(cache, key_memory.dim(0));

@@ -22,7 +22,7 @@ struct RelativeBiasConfig {
   Index num_attention_heads = 1;
   Index relative_attention_num_buckets = 32;
   Index relative_attention_max_distance = 128;
-  bool bidirectional = true;  // false: keys behind the query share bucket 0
+  bool bidirectional = true;  // false: keys later than the query share bucket 0
 };
 
 template <class Format>
