@@ -41,16 +41,14 @@ struct Threads {
 /// Bytes a second at which the threads of a workspace together read memory that no cache holds: the
 /// best of five rounds.
 inline double memory_read_rate(ef::Workspace& workspace) {
-  using S = ef::kernels::Simd<float>;
   static const std::vector<float> memory(std::size_t{1} << 26, 1.0f);  // 256 MiB
   const Index parts = 64, size = static_cast<Index>(memory.size()) / parts;
   double best = 0;
   for (int round = 0; round < 5; ++round) {
     const auto begin = std::chrono::steady_clock::now();
     workspace.parallel_for(parts, [&](Index part, ef::Arena&) {
-      const float* from = memory.data() + part * size;
-      benchmark::DoNotOptimize(ef::kernels::row_sum<float>(
-          size, [&](Index i, Index count) { return S::load_partial(from + i, count); }));
+      benchmark::DoNotOptimize(
+          ef::kernels::machine<float>().sum(memory.data() + part * size, size));
     });
     const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
     best = (std::max)(best, static_cast<double>(memory.size() * sizeof(float)) / time.count());

@@ -7,7 +7,7 @@ include(GoogleTest)
 
 function(eigenformer_add_test name)
   add_executable(${name} ${ARGN})
-  target_link_libraries(${name} PRIVATE eigenformer::io GTest::gtest GTest::gtest_main)
+  target_link_libraries(${name} PRIVATE eigenformer::io eigenformer::compiled GTest::gtest GTest::gtest_main)
   # #include "tests/reference/..." and the folder of the golden files.
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_definitions(${name} PRIVATE EIGENFORMER_TESTS="${PROJECT_SOURCE_DIR}/tests")

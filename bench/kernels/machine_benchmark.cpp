@@ -4,28 +4,16 @@
 #include <vector>
 
 #include "bench/benchmark_support.hpp"
+#include "bench/fused_multiply_add_peak.hpp"
 
 namespace {
 
 using bench::Index;
-using S = ef::kernels::Simd<float>;
 
 void multiply_add_peak(benchmark::State& state) {
-  constexpr int chains = 12;
-  S::Vector sum[chains];
-  for (int i = 0; i < chains; ++i) sum[i] = S::set(static_cast<float>(i));
-  S::Vector factor = S::set(0.999f), term = S::set(0.5f);
-  benchmark::DoNotOptimize(factor);
-  benchmark::DoNotOptimize(term);
-  constexpr int steps = 1000;
-  for (auto _ : state) {
-    for (int step = 0; step < steps; ++step) {
-      EIGENFORMER_UNROLL
-      for (int i = 0; i < chains; ++i) sum[i] = S::fma(sum[i], factor, term);
-    }
-    for (int i = 0; i < chains; ++i) benchmark::DoNotOptimize(sum[i]);
-  }
-  bench::count(state, 2.0 * steps * chains * static_cast<double>(S::width), 0);
+  double operations = 0;
+  for (auto _ : state) operations = bench::multiply_adds(1000);
+  bench::count(state, operations, 0);
 }
 BENCHMARK(multiply_add_peak);
 
@@ -33,8 +21,7 @@ void memory_read(benchmark::State& state) {
   const std::vector<float> memory(std::size_t{1} << 26, 1.0f);  // 256 MiB
   const Index size = static_cast<Index>(memory.size());
   for (auto _ : state) {
-    benchmark::DoNotOptimize(ef::kernels::row_sum<float>(
-        size, [&](Index i, Index part) { return S::load_partial(memory.data() + i, part); }));
+    benchmark::DoNotOptimize(ef::kernels::machine<float>().sum(memory.data(), size));
   }
   bench::count(state, 0, static_cast<double>(memory.size() * sizeof(float)));
 }

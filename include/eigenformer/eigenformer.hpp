@@ -11,6 +11,7 @@
 #include "eigenformer/base/tensor.hpp"
 #include "eigenformer/base/rows_view.hpp"
 #include "eigenformer/base/format.hpp"
+#include "eigenformer/base/half.hpp"
 #include "eigenformer/base/executor.hpp"
 #include "eigenformer/base/thread_pool.hpp"
 #include "eigenformer/base/workspace.hpp"
@@ -25,6 +26,7 @@
 #include "eigenformer/kernels/softmax.hpp"
 
 #include "eigenformer/nn/module.hpp"
+#include "eigenformer/nn/packed.hpp"
 #include "eigenformer/nn/linear.hpp"
 #include "eigenformer/nn/layer_norm.hpp"
 #include "eigenformer/nn/rms_norm.hpp"

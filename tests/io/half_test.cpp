@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "eigenformer/io/half.hpp"
+#include "eigenformer/base/half.hpp"
 
 #include <gtest/gtest.h>
 

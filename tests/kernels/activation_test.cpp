@@ -19,7 +19,7 @@ using reference::Real;
 template <class T>
 std::vector<T> activate(Activation kind, const std::vector<T>& x) {
   std::vector<T> y(x.size());
-  ef::kernels::activate(kind, x.data(), y.data(), static_cast<Index>(x.size()));
+  ef::kernels::machine<T>().activate(kind, x.data(), y.data(), static_cast<Index>(x.size()));
   return y;
 }
 
@@ -154,10 +154,10 @@ TYPED_TEST(ActivationTest, LengthPlaceAndBeingInPlaceDoNotMatter) {
       x.push_back(T(-777));
       std::vector<T> y = x;
       const auto n = static_cast<Index>(length);
-      ef::kernels::activate(kind, x.data(), y.data(), n);
+      ef::kernels::machine<T>().activate(kind, x.data(), y.data(), n);
       ASSERT_TRUE(reference::same_bits(y.data(), alone.data(), n)) << to_string(kind);
       EXPECT_EQ(y[length], T(-777)) << "written beyond the end";
-      ef::kernels::activate(kind, x.data(), x.data(), n);
+      ef::kernels::machine<T>().activate(kind, x.data(), x.data(), n);
       ASSERT_TRUE(reference::same_bits(x.data(), alone.data(), n)) << to_string(kind);
     }
   }

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 
 #include "eigenformer/base/thread_pool.hpp"
@@ -29,7 +30,8 @@ TYPED_TEST(LinearKernelTest, ActivationAndMultiplierAfterTheProduct) {
   // |sum| <= K with K + 1 roundings, then the activation's slope (at most 1.2) and its own error.
   const Real tolerance = Real(k) * (Real(k) + 20) * Real(std::numeric_limits<T>::epsilon());
   for (Activation activation : ef::all_activations) {
-    for (bool multiplied : {false, true}) {
+    for (const auto& [multiplied, packed] :
+         {std::array{false, false}, std::array{true, true}, std::array{true, false}}) {
       for (Index threads : {1, 3}) {
         ef::ThreadPool pool(threads);
         ef::Workspace workspace(pool);
@@ -39,9 +41,15 @@ TYPED_TEST(LinearKernelTest, ActivationAndMultiplierAfterTheProduct) {
             const auto weight = reference::random_tensor<T, 2>({n, k}, 2);
             const auto bias = reference::random_tensor<T, 1>({n}, 3);
             const auto multiplier = reference::random_tensor<T, 2>({m, n}, 4);
+            Tensor<T, 1> panels({ef::kernels::whole_panels<T>(n) * k});
+            const auto rows = ef::kernels::right_factor(weight);
+            ef::kernels::pack_panels(rows, n, k, panels.data());
             Tensor<T, 2> y({m, n});
             ef::kernels::linear<T>(
-                x, weight, bias.data(), y,
+                x,
+                {packed ? ef::kernels::RightFactor<T>::from_panels(panels.data(), k) : rows,
+                 bias.data()},
+                y,
                 {.activation = activation, .multiplier = multiplied ? multiplier.data() : nullptr},
                 workspace);
             reference::Reals<2> expected = reference::activate(

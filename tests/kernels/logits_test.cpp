@@ -26,7 +26,7 @@ TYPED_TEST(LogitsTest, SoftCapOfEveryLength) {
     for (Index n = 0; n <= 37; ++n) {
       const auto s = reference::random_tensor<T, 1>({n + 2}, static_cast<std::uint64_t>(n), 100);
       Tensor<T, 1> capped = s;
-      ef::kernels::soft_cap(capped.data() + 1, n, cap);
+      ef::kernels::machine<T>().soft_cap(capped.data() + 1, n, cap);
       for (Index i = 1; i <= n; ++i) {
         const Real expected = Real(cap) * std::tanh(Real(s(i)) / Real(cap));
         // s / cap is rounded twice, which weighs most where tanh is steep.
@@ -46,7 +46,7 @@ TYPED_TEST(LogitsTest, SoftCapAtTheEnds) {
   const T inf = std::numeric_limits<T>::infinity();
   T s[] = {
       0, T(1e-3), inf, -inf, std::numeric_limits<T>::max(), std::numeric_limits<T>::quiet_NaN()};
-  ef::kernels::soft_cap(s, 6, T(50));
+  ef::kernels::machine<T>().soft_cap(s, 6, T(50));
   EXPECT_EQ(s[0], 0);
   EXPECT_NEAR(double(s[1]), 1e-3, 1e-9);
   EXPECT_EQ(s[2], 50);

@@ -32,7 +32,7 @@ TEST(LookUp, CopiesScalesAndAddsRows) {
       ef::Workspace workspace(pool);
       const auto before = reference::random_tensor<float, 2>({5, 13}, 2);
       Tensor<float, 2> y(before);
-      ef::kernels::look_up<float>(table, ids, 2.0f, add, y, workspace);
+      ef::kernels::look_up<float>(ef::kernels::right_factor(table), ids, 2.0f, add, y, workspace);
       for (Index i = 0; i < 5; ++i) {
         for (Index c = 0; c < 13; ++c) {
           EXPECT_FLOAT_EQ(y(i, c), 2 * table(ids[i], c) + (add ? before(i, c) : 0));

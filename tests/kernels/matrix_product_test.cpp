@@ -15,10 +15,11 @@ namespace ef = eigenformer;
 using ef::Index;
 using ef::Tensor;
 using ef::kernels::MatrixProduct;
+using ef::kernels::plain_row_block;
 using ef::kernels::RightFactor;
 using reference::Real;
 
-enum class Order { rows, columns };
+enum class Order { rows, columns, panels };
 
 /// A product whose A, B and C lie in wider matrices, with a value around C that must survive.
 template <class T>
@@ -30,7 +31,7 @@ struct Problem {
   Order order;
   bool biased;
   Tensor<T, 2> a, b, c;
-  Tensor<T, 1> bias;
+  Tensor<T, 1> bias, panels;
 
   Problem(Index m_, Index n_, Index k_, Order order_, bool biased_)
       : m(m_),
@@ -39,39 +40,40 @@ struct Problem {
         order(order_),
         biased(biased_),
         a(reference::random_tensor<T, 2>({m, k + gap}, 1)),
-        b(order == Order::rows ? reference::random_tensor<T, 2>({n, k + gap}, 2)
-                               : reference::random_tensor<T, 2>({k, n + gap}, 2)),
+        b(order == Order::columns ? reference::random_tensor<T, 2>({k, n + gap}, 2)
+                                  : reference::random_tensor<T, 2>({n, k + gap}, 2)),
         c({m, n + gap}),
-        bias(reference::random_tensor<T, 1>({n}, 3)) {
+        bias(reference::random_tensor<T, 1>({n}, 3)),
+        panels({ef::kernels::whole_panels<T>(n) * k}) {
     std::fill(c.begin(), c.end(), untouched);
   }
 
   T right(Index column, Index i) const {
-    return order == Order::rows ? b(column, i) : b(i, column);
+    return order == Order::columns ? b(i, column) : b(column, i);
   }
 
   MatrixProduct<T> product() {
+    if (order == Order::panels)
+      ef::kernels::pack_panels(RightFactor<T>::from_rows(b.data(), k + gap), n, k, panels.data());
     return {.rows = m,
             .columns = n,
             .depth = k,
             .a = a.data(),
             .a_stride = k + gap,
-            .b = order == Order::rows ? RightFactor<T>::from_rows(b.data(), k + gap)
-                                      : RightFactor<T>::from_columns(b.data(), n + gap),
+            .b = order == Order::rows      ? RightFactor<T>::from_rows(b.data(), k + gap)
+                 : order == Order::columns ? RightFactor<T>::from_columns(b.data(), n + gap)
+                                           : RightFactor<T>::from_panels(panels.data(), k),
             .bias = biased ? bias.data() : nullptr,
             .c = c.data(),
             .c_stride = n + gap};
   }
 };
 
-/// a * b + c as the kernel promises it: rounded once where Eigen compiled for fused multiply-add.
+/// a * b + c as the kernel promises it: rounded once where the machine has a fused multiply-add.
 template <class T>
 T multiply_add(T a, T b, T c) {
-#if defined(EIGEN_VECTORIZE_FMA)
-  if constexpr (!std::is_same_v<T, long double>) return std::fma(a, b, c);
-#endif
-  volatile T product = a * b;  // never contracted
-  return product + c;
+  ef::kernels::machine<T>().add_scaled(&a, b, &c, 1);
+  return c;
 }
 
 template <class T>
@@ -98,7 +100,7 @@ TYPED_TEST_SUITE(MatrixProductTest, Scalars);
 
 TYPED_TEST(MatrixProductTest, IsTheCanonicalChainForOddSizes) {
   ef::Workspace workspace;
-  for (Order order : {Order::rows, Order::columns}) {
+  for (Order order : {Order::rows, Order::columns, Order::panels}) {
     for (bool biased : {false, true}) {
       for (Index m : {0, 1, 2, 5, 6, 7, 8, 13, 37}) {
         for (Index n : {0, 1, 2, 3, 7, 11, 16, 17, 23, 31, 37}) {
@@ -116,19 +118,18 @@ TYPED_TEST(MatrixProductTest, IsTheCanonicalChainForOddSizes) {
 TYPED_TEST(MatrixProductTest, IsTheCanonicalChainAcrossBlocks) {
   ef::Workspace workspace;
   const Index depth = ef::kernels::depth_block<TypeParam>;
-  for (Order order : {Order::rows, Order::columns}) {
+  for (Order order : {Order::rows, Order::columns, Order::panels}) {
     for (Index k : {depth - 1, depth, depth + 1, 2 * depth + 3}) {
       for (Index m : {1, 7}) {
         Problem<TypeParam> p(m, 5, k, order, true);
         expect_canonical_chain(p, workspace);
       }
     }
-    for (Index m :
-         {ef::kernels::row_block - 1, ef::kernels::row_block + 1, 2 * ef::kernels::row_block + 5}) {
+    for (Index m : {plain_row_block - 1, plain_row_block + 1, 2 * plain_row_block + 5}) {
       Problem<TypeParam> p(m, 3, 5, order, true);
       expect_canonical_chain(p, workspace);
     }
-    Problem<TypeParam> both(ef::kernels::row_block + 1, 2, depth + 1, order, false);
+    Problem<TypeParam> both(plain_row_block + 1, 2, depth + 1, order, false);
     expect_canonical_chain(both, workspace);
   }
 }
@@ -155,7 +156,7 @@ TYPED_TEST(MatrixProductTest, IsWithinTheBoundOfRounding) {
 TYPED_TEST(MatrixProductTest, ARowHasTheSameBitsAloneAndAnywhere) {
   ef::Workspace workspace;
   const Index k = ef::kernels::depth_block<TypeParam> + 7, n = 67;
-  for (Order order : {Order::rows, Order::columns}) {
+  for (Order order : {Order::rows, Order::columns, Order::panels}) {
     Problem<TypeParam> all(29, n, k, order, true);
     ef::kernels::multiply(all.product(), workspace);
     for (Index count : {1, 2, 5, 7, 12}) {
@@ -194,7 +195,7 @@ TYPED_TEST(MatrixProductTest, ThreadsDoNotChangeBits) {
   };
   // Split by rows, by columns, and a single row.
   for (const Size size : {Size{401, 37, 53}, Size{31, 211, 101}, Size{1, 1009, 307}}) {
-    for (Order order : {Order::rows, Order::columns}) {
+    for (Order order : {Order::rows, Order::columns, Order::panels}) {
       Problem<TypeParam> alone(size.m, size.n, size.k, order, true);
       ef::Workspace serial;
       ef::kernels::multiply(alone.product(), serial);
@@ -250,10 +251,10 @@ TEST(MatrixProduct, FinishIsCalledOnceForEachElementWhenItIsComplete) {
 
 TEST(MatrixProduct, NotANumberStaysInItsRowAndColumn) {
   ef::Workspace workspace;
-  for (Order order : {Order::rows, Order::columns}) {
+  for (Order order : {Order::rows, Order::columns, Order::panels}) {
     Problem<float> p(13, 29, 17, order, false);
     p.a(7, 3) = std::numeric_limits<float>::quiet_NaN();
-    (order == Order::rows ? p.b(11, 5) : p.b(5, 11)) = std::numeric_limits<float>::infinity();
+    (order == Order::columns ? p.b(5, 11) : p.b(11, 5)) = std::numeric_limits<float>::infinity();
     ef::kernels::multiply(p.product(), workspace);
     for (Index m = 0; m < p.m; ++m) {
       for (Index n = 0; n < p.n; ++n) {

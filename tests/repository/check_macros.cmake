@@ -15,7 +15,11 @@ endforeach()
 list(FILTER foreign_includes EXCLUDE REGEX "<eigenformer/|intrin\\.h>|arm_")
 list(REMOVE_DUPLICATES foreign_includes)
 list(JOIN foreign_includes "\n" foreign_includes)
-string(APPEND foreign_includes "\n")
+string(APPEND foreign_includes "
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+")
 
 # ------------------------------------------------------------------ our macros
 file(WRITE ${FOLDER}/before.cpp "${foreign_includes}")

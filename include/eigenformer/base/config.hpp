@@ -5,8 +5,8 @@
 // compiler attributes that the kernels need.
 //
 // Everything lives in `eigenformer::EIGENFORMER_ABI`, an inline namespace whose name holds the
-// version and each setting that changes generated code: the instruction set that Eigen compiled for
-// and whether exceptions are on. Two translation units with different settings may therefore be
+// version and each setting that changes generated code: the instruction set that Eigen compiled for,
+// whether another is chosen at run time and whether exceptions are on. Two translation units with different settings may therefore be
 // linked into one program, each with its own copy; passing a tensor or a module from one to the
 // other fails at link time, with the tag in the message.
 
@@ -51,10 +51,22 @@
 #define EIGENFORMER_FMA_TAG
 #endif
 
-#define EIGENFORMER_ABI                                   \
-  EIGENFORMER_JOIN(                                       \
-      v0_1, EIGENFORMER_JOIN(EIGENFORMER_INSTRUCTION_SET, \
-                             EIGENFORMER_JOIN(EIGENFORMER_FMA_TAG, EIGENFORMER_EXCEPTION_TAG)))
+// Whether AVX2 code is compiled beside the code for the instruction set of the translation unit, and
+// chosen while the program runs: kernels/machine.hpp.
+#if defined(__x86_64__) && defined(__GNUC__) && defined(EIGEN_VECTORIZE_SSE) && \
+    !(defined(__AVX2__) && defined(__FMA__)) && !defined(EIGENFORMER_NO_RUNTIME_CHOICE)
+#define EIGENFORMER_CHOOSES_AVX2 1
+#define EIGENFORMER_CHOICE_TAG _or_avx2
+#else
+#define EIGENFORMER_CHOOSES_AVX2 0
+#define EIGENFORMER_CHOICE_TAG
+#endif
+
+#define EIGENFORMER_MACHINE_TAG                 \
+  EIGENFORMER_JOIN(EIGENFORMER_INSTRUCTION_SET, \
+                   EIGENFORMER_JOIN(EIGENFORMER_FMA_TAG, EIGENFORMER_CHOICE_TAG))
+#define EIGENFORMER_ABI \
+  EIGENFORMER_JOIN(v0_1, EIGENFORMER_JOIN(EIGENFORMER_MACHINE_TAG, EIGENFORMER_EXCEPTION_TAG))
 
 #if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__) || \
     defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__)
@@ -71,6 +83,13 @@
 #else
 #define EIGENFORMER_ALWAYS_INLINE inline __attribute__((always_inline))
 #define EIGENFORMER_UNROLL _Pragma("GCC unroll 32")
+#endif
+
+// Between the parameters and the body of a lambda that must not become a function of its own.
+#if defined(__GNUC__)
+#define EIGENFORMER_INLINE_LAMBDA __attribute__((always_inline))
+#else
+#define EIGENFORMER_INLINE_LAMBDA
 #endif
 
 // GCC and Clang put the tag of a function's result into the function's symbol only if they are

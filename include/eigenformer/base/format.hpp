@@ -5,9 +5,11 @@
 //
 //   float, double    plain tensors: trainable, Eigen-mappable
 //   ShapeOnly        shapes without storage, to count and name the parameters of any model
+//   Packed<...>      weights laid out for speed, read-only: nn/packed.hpp
 //
 // `ScalarOf<Format>` is the number type of activations, `Parameter<Format, Rank>` what a parameter
-// field holds.
+// field holds, `Weight<Format>` what the large matrices hold: those of linear maps and the tables of
+// embeddings.
 
 #include "eigenformer/base/tensor.hpp"
 
@@ -39,10 +41,12 @@ struct ShapeOnly {};
 template <class Format>
 struct FormatTraits {
   static_assert(std::is_class_v<Format> || std::is_floating_point_v<Format>,
-                "the format of a module is a number type such as float or double, or ShapeOnly");
+                "the format of a module is a number type such as float or double, a Packed one or "
+                "ShapeOnly");
   using Scalar = Format;
   template <int Rank>
   using Parameter = Tensor<Format, Rank>;
+  using Weight = Tensor<Format, 2>;
 };
 
 template <>
@@ -50,6 +54,7 @@ struct FormatTraits<ShapeOnly> {
   using Scalar = float;
   template <int Rank>
   using Parameter = ShapeOnlyParameter<Rank>;
+  using Weight = ShapeOnlyParameter<2>;
 };
 
 template <class Format>
@@ -57,6 +62,9 @@ using ScalarOf = typename FormatTraits<Format>::Scalar;
 
 template <class Format, int Rank>
 using Parameter = typename FormatTraits<Format>::template Parameter<Rank>;
+
+template <class Format>
+using Weight = typename FormatTraits<Format>::Weight;
 
 }  // namespace EIGENFORMER_ABI
 }  // namespace eigenformer

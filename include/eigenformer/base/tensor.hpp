@@ -175,7 +175,7 @@ class Tensor {
   explicit Tensor(const Shape<Rank>& shape) : shape_(shape) {
     require_valid(shape, sizeof(T));
     allocate();
-    std::fill(begin(), end(), T(0));
+    std::fill(begin(), end(), T{});
   }
 
   explicit Tensor(TensorView<const T, Rank> view) : shape_(view.shape()) {

@@ -193,14 +193,16 @@ class Workspace {
 
  private:
   // Which lane runs which task differs from call to call, so every arena is made ready for the
-  // largest task that any of them has seen. Lane 0 works on top of what its caller holds.
+  // largest task that any of them has seen. Lane 0 works on top of what its caller holds, the largest
+  // task perhaps on top of the most.
   void settle(std::size_t caller_peak) {
     Arena& caller = arenas_.front();
     largest_task_ = (std::max)(largest_task_, caller.peak() - caller.used());
     for (std::size_t lane = 1; lane < arenas_.size(); ++lane) {
       largest_task_ = (std::max)(largest_task_, arenas_[lane].peak());
     }
-    caller.set_peak((std::max)(caller_peak, caller.used() + largest_task_));
+    highest_base_ = (std::max)(highest_base_, caller.used());
+    caller.set_peak((std::max)(caller_peak, highest_base_ + largest_task_));
     caller.reserve(caller.peak());  // at once if nobody holds anything, else at the last release
     for (std::size_t lane = 1; lane < arenas_.size(); ++lane) arenas_[lane].reserve(largest_task_);
   }
@@ -208,6 +210,7 @@ class Workspace {
   ExecutorReference executor_;
   std::vector<Arena> arenas_;
   std::size_t largest_task_ = 0;
+  std::size_t highest_base_ = 0;  // what the caller held under a task
 };
 
 }  // namespace EIGENFORMER_ABI

@@ -24,7 +24,7 @@
 #include <utility>
 
 #include "eigenformer/base/error.hpp"
-#include "eigenformer/io/half.hpp"
+#include "eigenformer/base/half.hpp"
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {

@@ -22,6 +22,7 @@
 #include "eigenformer/io/byte_source.hpp"
 #include "eigenformer/io/data_type.hpp"
 #include "eigenformer/io/key_map.hpp"
+#include "eigenformer/io/parameter_writer.hpp"
 #include "eigenformer/io/safetensors_reader.hpp"
 #include "eigenformer/nn/module.hpp"
 
@@ -229,7 +230,11 @@ void load_llama2c(M& module, ByteSource& source) {
   lookup.require_fit(source.name());
   auto offset = offsets.begin();
   for_each_parameter(module, [&](const std::string&, auto& parameter) {
-    internal::read_floats(source, *offset++, parameter.data(), parameter.size());
+    using T = typename std::remove_reference_t<decltype(parameter)>::Scalar;
+    internal::write_parameter(parameter, [&](Index first, Index count, T* to) {
+      internal::read_floats(source, *offset + 4 * static_cast<std::uint64_t>(first), to, count);
+    });
+    ++offset;
   });
 }
 

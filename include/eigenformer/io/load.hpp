@@ -11,6 +11,7 @@
 // agree, and one error lists all that don't. After an error the module is as it was.
 
 #include "eigenformer/io/key_lookup.hpp"
+#include "eigenformer/io/parameter_writer.hpp"
 #include "eigenformer/io/safetensors_writer.hpp"
 
 namespace eigenformer {
@@ -27,65 +28,80 @@ struct LoadOptions {
 
 namespace internal {
 
+/// One parameter of T, (rows, ...), as a key map finds it in a checkpoint.
 template <class T>
-class ParameterReader {
+class StoredParameter {
  public:
-  ParameterReader(Checkpoint& checkpoint, const std::string& own, const ParameterSource& source,
-                  T* to, Index size, Index rows)
-      : checkpoint_(checkpoint), own_(own), source_(source), to_(to), size_(size), rows_(rows) {}
+  StoredParameter(Checkpoint& checkpoint, const std::string& own, const ParameterSource& source,
+                  Index size, Index rows)
+      : checkpoint_(checkpoint), own_(own), source_(source), size_(size), rows_(rows) {
+    if (!source.row.transpose || size == 0) return;
+    transposed_ = Tensor<T, 2>({size / rows, rows * source.row.parts});
+    checkpoint_.read_range(source.stored.front(), 0, transposed_.size(), transposed_.data());
+  }
 
-  void read() {
-    if (source_.row.transpose) {
-      read_transposed();
+  /// Elements first ... first + count - 1 in the parameter's own order.
+  void read(Index first, Index count, T* to) {
+    if (transposed_.size() > 0) {
+      read_transposed(first, count, to);
     } else if (source_.row.stored.find('#') != std::string::npos) {
-      T* next = to_;
-      for (const std::string& name : source_.stored) {
-        const Index count = checkpoint_.entry(name).size;
-        checkpoint_.read_range(name, 0, count, next);
-        next += count;
-      }
+      read_joined(first, count, to);
     } else {
-      checkpoint_.read_range(source_.stored.front(), source_.row.part * size_, size_, to_);
+      checkpoint_.read_range(source_.stored.front(), source_.row.part * size_ + first, count, to);
     }
-    for (const std::string& copy : source_.copies) require_equal(copy);
+  }
+
+  /// Throws unless the other tensors that stand for the parameter hold the same.
+  void require_equal_copies() {
+    std::array<T, 2048> ours, theirs;
+    for (const std::string& copy : source_.copies) {
+      for (Index first = 0; first < size_; first += static_cast<Index>(ours.size())) {
+        const Index count = (std::min)(static_cast<Index>(ours.size()), size_ - first);
+        read(first, count, ours.data());
+        checkpoint_.read_range(copy, first, count, theirs.data());
+        for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+          const T stored = theirs[i], value = ours[i];
+          if (!(stored == value || (stored != stored && value != value))) {
+            fail_file(checkpoint_.path(), "tensor ", copy, ": differs from ",
+                      source_.stored.front(), " at element ", first + static_cast<Index>(i), " (",
+                      stored, " and ", value,
+                      "), but the module has one parameter for both: ", own_);
+          }
+        }
+      }
+    }
   }
 
  private:
-  /// Columns part * rows ... of a matrix (columns, parts * rows) become the rows of the parameter.
-  void read_transposed() {
-    if (size_ == 0) return;
-    const Index columns = size_ / rows_, stride = rows_ * source_.row.parts;
-    Tensor<T, 2> stored({columns, stride});
-    checkpoint_.read_range(source_.stored.front(), 0, stored.size(), stored.data());
-    for (Index row = 0; row < rows_; ++row) {
-      for (Index column = 0; column < columns; ++column) {
-        to_[row * columns + column] = stored(column, source_.row.part * rows_ + row);
+  /// Columns part * rows ... of a matrix (columns, parts * rows) are the rows of the parameter.
+  void read_transposed(Index first, Index count, T* to) const {
+    const Index columns = size_ / rows_;
+    Index row = first / columns, column = first % columns;
+    for (Index i = 0; i < count; ++i) {
+      to[i] = transposed_(column, source_.row.part * rows_ + row);
+      if (++column == columns) {
+        column = 0;
+        ++row;
       }
     }
   }
 
-  void require_equal(const std::string& copy) {
-    std::array<T, 2048> block;
-    for (Index first = 0; first < size_; first += static_cast<Index>(block.size())) {
-      const Index count = (std::min)(static_cast<Index>(block.size()), size_ - first);
-      checkpoint_.read_range(copy, first, count, block.data());
-      for (Index i = 0; i < count; ++i) {
-        const T stored = block[static_cast<std::size_t>(i)], value = to_[first + i];
-        if (!(stored == value || (stored != stored && value != value))) {
-          fail_file(checkpoint_.path(), "tensor ", copy, ": differs from ", source_.stored.front(),
-                    " at element ", first + i, " (", stored, " and ", value,
-                    "), but the module has one parameter for both: ", own_);
-        }
-      }
+  /// The tensors follow each other.
+  void read_joined(Index first, Index count, T* to) {
+    Index begin = 0;
+    for (const std::string& name : source_.stored) {
+      const Index size = checkpoint_.entry(name).size;
+      const Index from = (std::max)(first, begin), end = (std::min)(first + count, begin + size);
+      if (from < end) checkpoint_.read_range(name, from - begin, end - from, to + (from - first));
+      begin += size;
     }
   }
 
   Checkpoint& checkpoint_;
   const std::string& own_;
   const ParameterSource& source_;
-  T* to_;
-  Index size_;
-  Index rows_;
+  Index size_, rows_;
+  Tensor<T, 2> transposed_;  // (columns, parts * rows), if stored so
 };
 
 template <Module M>
@@ -94,9 +110,10 @@ void read_parameters(M& module, Checkpoint& checkpoint, const KeyLookup& lookup)
     const ParameterSource& source = lookup.source_of(own);
     if (source.stored.empty()) return;
     using T = typename std::remove_reference_t<decltype(parameter)>::Scalar;
-    ParameterReader<T>(checkpoint, own, source, parameter.data(), parameter.size(),
-                       parameter.dim(0))
-        .read();
+    StoredParameter<T> stored(checkpoint, own, source, parameter.size(), parameter.dim(0));
+    write_parameter(parameter,
+                    [&](Index first, Index count, T* to) { stored.read(first, count, to); });
+    stored.require_equal_copies();
   });
 }
 
@@ -115,8 +132,12 @@ LoadReport load(M& module, Checkpoint& checkpoint, const KeyMap& map = {},
     internal::read_parameters(read, checkpoint, lookup);
     // Elements are copied, not exchanged: views of the parameters stay valid.
     for_each_parameter_in_step(
-        [](const std::string&, auto& to, const auto& from) {
-          std::copy(from.begin(), from.end(), to.begin());
+        [](const std::string&, auto& to, auto& from) {
+          if constexpr (requires { to.begin(); }) {
+            std::copy(from.begin(), from.end(), to.begin());
+          } else {
+            to = std::move(from);
+          }
         },
         module, read);
   }
@@ -154,6 +175,7 @@ template <Module M>
 void save(const M& module, const std::filesystem::path& path, const Metadata& metadata = {}) {
   std::vector<NamedTensor> tensors;
   for_each_parameter(module, [&](const std::string& name, const auto& parameter) {
+    internal::require_plain(parameter);
     tensors.emplace_back(name, parameter);
   });
   write_safetensors(path, tensors, metadata);

@@ -83,7 +83,10 @@ class AttentionBlock {
     for (Index j = first_tile(); j < keys_end_; j += key_tile) {
       const Index n = (std::min)(key_tile, keys_ - j);
       compute_scores(j, n);
-      for (Index row = 0; row < rows_; ++row) update_softmax(row, n);
+      for (Index row = 0; row < rows_; ++row) {
+        machine<T>().softmax_step(scores_ + row * key_tile, n, maximum_[row], sum_[row],
+                                  result_ + row * a_.value_size, a_.value_size);
+      }
       add_values(j, n);
     }
     store_result();
@@ -97,13 +100,11 @@ class AttentionBlock {
   Index first_tile() const { return keys_begin_ / key_tile * key_tile; }
 
   void load_queries() {
-    using S = Simd<T>;
-    const auto scale = S::set(a_.scale);
     keys_begin_ = keys_;
     keys_end_ = 0;
     for (Index row = 0; row < rows_; ++row) {
-      transform(a_.q.at(b_, token(row), head(row)), q_ + row * a_.head_size, a_.head_size,
-                [&](auto q) { return S::multiply(q, scale); });
+      machine<T>().scale(a_.q.at(b_, token(row), head(row)), a_.scale, q_ + row * a_.head_size,
+                         a_.head_size);
       visible_[row] = visible_range(mask_, b_, position(row), keys_);
       if (visible_[row].begin >= visible_[row].end) continue;
       keys_begin_ = (std::min)(keys_begin_, visible_[row].begin);
@@ -114,15 +115,20 @@ class AttentionBlock {
   /// scores (rows, n) of keys j ... j + n - 1, -infinity where a key may not be seen.
   void compute_scores(Index j, Index n) {
     const T* panels = panels_.key_panel(b_, key_value_head_, j);
-    for (Index column = 0; column < n; column += panel_width<T>) {
-      multiply_panel<T>(q_, a_.head_size, rows_, panels + column * a_.head_size, a_.head_size,
-                        scores_ + column, key_tile, panel_width<T>, Start::zero, nullptr);
-    }
+    machine<T>().multiply_panels({.rows = rows_,
+                                  .columns = whole_panels<T>(n),
+                                  .depth = a_.head_size,
+                                  .a = q_,
+                                  .a_stride = a_.head_size,
+                                  .panels = panels,
+                                  .panel_stride = a_.head_size * panel_width<T>,
+                                  .c = scores_,
+                                  .c_stride = key_tile});
     if (relative_scores_)
       relative_scores_->add(q_, panels, a_.scale, first_position_, j, n, scores_);
     for (Index row = 0; row < rows_; ++row) {
       T* s = scores_ + row * key_tile;
-      if (a_.soft_cap > 0) soft_cap(s, n, a_.soft_cap);
+      if (a_.soft_cap > 0) machine<T>().soft_cap(s, n, a_.soft_cap);
       if (a_.alibi_slopes != nullptr) add_alibi(row, j, n, s);
       if (mask_.offset_bias) add_offset_bias(row, j, n, s);
       if (mask_.bias.given()) add_bias(row, j, n, s);
@@ -131,11 +137,9 @@ class AttentionBlock {
   }
 
   void add_alibi(Index row, Index j, Index n, T* s) const {
-    using S = Simd<T>;
-    const auto slope = S::set(-a_.alibi_slopes[head(row)]);
     T distances[static_cast<std::size_t>(key_tile)];
     for (Index i = 0; i < n; ++i) distances[i] = static_cast<T>(std::abs(position(row) - (j + i)));
-    transform(distances, s, s, n, [&](auto d, auto score) { return S::fma(slope, d, score); });
+    machine<T>().add_scaled(distances, -a_.alibi_slopes[head(row)], s, n);
   }
 
   /// A bias of -infinity blocks the key, whatever its score is.
@@ -170,71 +174,50 @@ class AttentionBlock {
     }
   }
 
-  /// Turns a row of scores into e^{s - maximum} and brings the row's sum and result to the new
-  /// maximum.
-  void update_softmax(Index row, Index n) {
-    using S = Simd<T>;
-    T* s = scores_ + row * key_tile;
-    const T largest = (std::max)(maximum_[row], row_maximum(s, n));
-    const T added = exponentials(s, shift(largest), s, n);
-    if (largest != maximum_[row]) {
-      T shrink[static_cast<std::size_t>(S::width)];
-      S::store(shrink, exponential<T>(S::set(maximum_[row] - largest)));
-      sum_[row] *= shrink[0];
-      const auto factor = S::set(shrink[0]);
-      T* result = result_ + row * a_.value_size;
-      transform(result, result, a_.value_size, [&](auto r) { return S::multiply(r, factor); });
-      maximum_[row] = largest;
-    }
-    sum_[row] += added;
-  }
-
-  /// What is subtracted from the scores: the maximum, or nothing while no key has been seen.
-  static T shift(T maximum) { return maximum == minus_infinity ? T(0) : maximum; }
-
   /// result (rows, E) += probabilities (rows, n) v (n, E).
   void add_values(Index j, Index n) {
-    const bool finite = panels_.tile_is_finite(b_, key_value_head_, j);
+    if (panels_.tile_is_finite(b_, key_value_head_, j)) {
+      machine<T>().multiply_panels({.rows = rows_,
+                                    .columns = a_.value_size,
+                                    .depth = n,
+                                    .a = scores_,
+                                    .a_stride = key_tile,
+                                    .panels = panels_.value_panel(b_, key_value_head_, 0, j),
+                                    .panel_stride = panels_.slots * panel_width<T>,
+                                    .c = result_,
+                                    .c_stride = a_.value_size,
+                                    .start = Start::stored});
+      return;
+    }
     for (Index feature = 0; feature < a_.value_size; feature += panel_width<T>) {
       const Index columns = (std::min)(panel_width<T>, a_.value_size - feature);
-      const T* panel = panels_.value_panel(b_, key_value_head_, feature, j);
-      if (finite) {
-        multiply_panel<T>(scores_, key_tile, rows_, panel, n, result_ + feature, a_.value_size,
-                          columns, Start::stored, nullptr);
-      } else {
-        add_values_seen(panel, n, result_ + feature, columns);
-      }
+      add_values_seen(panels_.value_panel(b_, key_value_head_, feature, j), n, result_ + feature,
+                      columns);
     }
   }
 
   /// The same sums in the same order, but keys of weight zero are left out instead of multiplied by
   /// zero.
   void add_values_seen(const T* panel, Index n, T* result, Index columns) const {
-    using S = Simd<T>;
     for (Index row = 0; row < rows_; ++row) {
       T* r = result + row * a_.value_size;
       for (Index i = 0; i < n; ++i) {
         const T p = scores_[row * key_tile + i];
-        if (p == T(0)) continue;
-        const auto weight = S::set(p);
-        transform(panel + i * panel_width<T>, r, r, columns,
-                  [&](auto v, auto sum) { return S::fma(weight, v, sum); });
+        if (p != T(0)) machine<T>().add_scaled(panel + i * panel_width<T>, p, r, columns);
       }
     }
   }
 
   void store_result() {
-    using S = Simd<T>;
     for (Index row = 0; row < rows_; ++row) {
-      const auto inverse = S::set(sum_[row] == T(0) ? T(0) : T(1) / sum_[row]);
-      transform(result_ + row * a_.value_size, a_.y.at(b_, token(row), head(row)), a_.value_size,
-                [&](auto r) { return S::fma(r, inverse, S::zero()); });  // -0 becomes 0
+      machine<T>().scale_unsigned_zero(result_ + row * a_.value_size,
+                                       sum_[row] == T(0) ? T(0) : T(1) / sum_[row],
+                                       a_.y.at(b_, token(row), head(row)), a_.value_size);
     }
   }
 
   /// A second walk over the keys with the final maximum and sum.
   void store_weights() {
-    using S = Simd<T>;
     for (Index row = 0; row < rows_; ++row) std::fill_n(weights(row), a_.keys, T(0));
     for (Index j = first_tile(); j < keys_end_; j += key_tile) {
       const Index n = (std::min)(key_tile, keys_ - j);
@@ -242,9 +225,8 @@ class AttentionBlock {
       for (Index row = 0; row < rows_; ++row) {
         if (sum_[row] == T(0)) continue;
         T* p = weights(row) + j;
-        exponentials(scores_ + row * key_tile, shift(maximum_[row]), p, n);
-        const auto inverse = S::set(T(1) / sum_[row]);
-        transform(p, p, n, [&](auto e) { return S::multiply(e, inverse); });
+        machine<T>().exponentials(scores_ + row * key_tile, maximum_[row], p, n);
+        machine<T>().scale(p, T(1) / sum_[row], p, n);
       }
     }
   }

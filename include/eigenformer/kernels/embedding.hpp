@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "eigenformer/base/tensor.hpp"
+#include "eigenformer/kernels/packing.hpp"
 #include "eigenformer/kernels/rows.hpp"
 
 namespace eigenformer {
@@ -24,19 +25,21 @@ inline void require_ids(std::string_view who, const std::int32_t* ids, Index cou
 /// Rows of `table` for `y.rows()` ids, times `factor`; added to y if `add`. Ids must have been
 /// checked.
 template <class T>
-void look_up(TensorView<const T, 2> table, const std::int32_t* ids, T factor, bool add,
+void look_up(const RightFactor<T>& table, const std::int32_t* ids, T factor, bool add,
              TensorView<T, 2> y, Workspace& workspace) {
-  using S = Simd<T>;
-  const Index n = table.columns();
-  const auto scale = S::set(factor);
-  for_each_row_block(y.rows(), n, workspace, [&](Index begin, Index end) {
+  const Index n = y.columns();
+  for_each_row_block(y.rows(), n, workspace, [&](Index begin, Index end, Arena& arena) {
+    Scratch scratch(arena);
+    const bool in_panels = table.panel_stride != 0;
+    T* row = in_panels ? scratch.array<T>(n) : nullptr;
     for (Index i = begin; i < end; ++i) {
-      const T* from = table.data() + ids[i] * n;
+      if (in_panels) table.copy_row(ids[i], n, row);
+      const T* from = in_panels ? row : table.at(ids[i], 0);
       T* to = y.data() + i * n;
       if (add) {
-        transform(from, to, to, n, [&](auto a, auto sum) { return S::fma(a, scale, sum); });
+        machine<T>().add_scaled(from, factor, to, n);
       } else {
-        transform(from, to, n, [&](auto a) { return S::multiply(a, scale); });
+        machine<T>().scale(from, factor, to, n);
       }
     }
   });

@@ -44,12 +44,6 @@ struct Heads {
   }
 };
 
-/// `columns` rounded up to whole panels.
-template <class T>
-constexpr Index whole_panels(Index columns) {
-  return (columns + panel_width<T> - 1) / panel_width<T> * panel_width<T>;
-}
-
 template <class T>
 struct KeyValuePanels {
   static_assert(key_tile % panel_width<T> == 0);
@@ -113,14 +107,6 @@ void write_keys(const KeyValuePanels<T>& panels, Index b, Index head, Index firs
 }
 
 template <class T>
-bool all_finite(const T* x, Index n) {
-  using S = Simd<T>;
-  return row_sum<T>(n, [&](Index i, Index part) {
-           return S::multiply(S::load_partial(x + i, part), S::zero());
-         }) == T(0);
-}
-
-template <class T>
 void write_values(const KeyValuePanels<T>& panels, Index b, Index head, Index first, Index count,
                   const Heads<const T>& v) {
   const auto source = RightFactor<T>::from_columns(v.at(b, 0, head), v.token_stride);
@@ -131,8 +117,8 @@ void write_values(const KeyValuePanels<T>& panels, Index b, Index head, Index fi
   for (Index token = 0; token < count; ++token) {
     const Index slot = first + token;
     bool& finite = panels.tile_is_finite(b, head, slot);
-    finite =
-        (slot % key_tile == 0 || finite) && all_finite(v.at(b, token, head), panels.value_size);
+    finite = (slot % key_tile == 0 || finite) &&
+             machine<T>().all_finite(v.at(b, token, head), panels.value_size);
   }
 }
 

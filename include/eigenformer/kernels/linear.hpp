@@ -6,9 +6,8 @@
 //
 //   x: (M, K)   W: (N, K)   b: (N) or null   multiplier: (M, N) or null   y: (M, N)
 
-#include "eigenformer/kernels/activation.hpp"
+#include "eigenformer/kernels/elementwise.hpp"
 #include "eigenformer/kernels/matrix_product.hpp"
-#include "eigenformer/kernels/rows.hpp"
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
@@ -18,47 +17,47 @@ template <class T>
 struct LinearFinish {
   Activation activation = Activation::identity;
   const T* multiplier = nullptr;
+
+  bool empty() const { return activation == Activation::identity && multiplier == nullptr; }
+
+  /// On n elements of y; `offset` counts from the first element of the whole result.
+  void apply(T* y, Index offset, Index n) const {
+    const Machine<T>& m = machine<T>();
+    if (activation != Activation::identity) m.activate(activation, y, y, n);
+    if (multiplier != nullptr) m.multiply(multiplier + offset, y, y, n);
+  }
+};
+
+/// One affine map of a network: weights as a factor, bias or null.
+template <class T>
+struct AffineMap {
+  RightFactor<T> weight;
+  const T* bias = nullptr;
 };
 
 /// y must not overlap the others.
 template <class T>
-void linear(TensorView<const T, 2> x, TensorView<const T, 2> weight, const T* bias,
-            TensorView<T, 2> y, const LinearFinish<T>& finish, Workspace& workspace) {
-  const Index outputs = weight.rows();
-  const MatrixProduct<T> product{
-      x.rows(), outputs,     x.columns(),
-      x.data(), x.columns(), RightFactor<T>::from_rows(weight.data(), weight.columns()),
-      bias,     y.data(),    outputs};
-  if (finish.activation == Activation::identity && finish.multiplier == nullptr) {
-    multiply(product, workspace);
-    return;
-  }
-  using S = Simd<T>;
-  multiply(
-      product,
+void linear(TensorView<const T, 2> x, const AffineMap<T>& map, TensorView<T, 2> y,
+            const LinearFinish<T>& finish, Workspace& workspace) {
+  const Index outputs = y.columns();
+  multiply<T>(
+      {.rows = x.rows(),
+       .columns = outputs,
+       .depth = x.columns(),
+       .a = x.data(),
+       .a_stride = x.columns(),
+       .b = map.weight,
+       .bias = map.bias,
+       .c = y.data(),
+       .c_stride = outputs},
       [&](Index row, Index rows, Index column, Index columns) {
+        if (finish.empty()) return;
         for (Index r = row; r < row + rows; ++r) {
-          T* part = y.data() + r * outputs + column;
-          activate(finish.activation, part, part, columns);
-          if (finish.multiplier == nullptr) continue;
-          transform(finish.multiplier + r * outputs + column, part, part, columns,
-                    [](auto m, auto a) { return S::multiply(m, a); });
+          const Index offset = r * outputs + column;
+          finish.apply(y.data() + offset, offset, columns);
         }
       },
       workspace);
-}
-
-/// y = x + z, element by element; any of them may be the same.
-template <class T>
-void add(TensorView<const T, 2> x, TensorView<const T, 2> z, TensorView<T, 2> y,
-         Workspace& workspace) {
-  using S = Simd<T>;
-  const Index n = x.columns();
-  for_each_row_block(x.rows(), n, workspace, [&](Index begin, Index end) {
-    const Index offset = begin * n;
-    transform(x.data() + offset, z.data() + offset, y.data() + offset, (end - begin) * n,
-              [](auto a, auto b) { return S::add(a, b); });
-  });
 }
 
 }  // namespace kernels

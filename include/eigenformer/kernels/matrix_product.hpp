@@ -3,16 +3,17 @@
 
 // The matrix product of the library: C (M, N) = start + A (M, K) B (N, K)^T.
 //
-// Every element is accumulated in one order, whatever the shapes, blocks and threads:
+// Every element is accumulated in one order, whatever the shapes, blocks, threads and the layout of
+// B:
 //
 //   c = start;  for k = 0 ... K - 1:  c = fma(A(m, k), B(n, k), c)
 //
-// so a row's result is the same bits alone or among others. The tile in registers is `tile_rows` x
-// `panel_width`; blocks of k continue from the partial sum stored in C, which changes nothing,
-// since storing does not round.
+// so a row's result is the same bits alone or among others. Blocks of k continue from the partial
+// sum stored in C, which changes nothing, since storing does not round.
 //
-// One panel of B at a time is packed into 16 KB on the stack and used by up to 384 rows of A, whose
-// block of k stays in the second-level cache.
+// B is read in panels (kernels/panels.hpp): where it lies, if it is packed; otherwise one 16 KB
+// panel at a time is packed on the stack and used by a block of rows of A. The blocks are chosen so
+// that this part of A stays in the second-level cache.
 
 #include <algorithm>
 #include <cstddef>
@@ -20,171 +21,252 @@
 
 #include "eigenformer/base/workspace.hpp"
 #include "eigenformer/kernels/packing.hpp"
-#include "eigenformer/kernels/single_row.hpp"
+#include "eigenformer/kernels/rows.hpp"
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 namespace kernels {
 
-/// Rows of the tile: with two registers a row, 12 accumulators, as many as 16 registers allow.
-inline constexpr Index tile_rows = 6;
-
-/// Steps of k for which a panel fits into 16 KB.
-template <class T>
-inline constexpr Index depth_block = std::max<Index>(16, 16384 / (panel_width<T> *
-                                                                  static_cast<Index>(sizeof(T))));
-
-inline constexpr Index row_block = 384;
-
 /// Multiply-adds below which splitting work over threads costs more than it saves.
 inline constexpr Index smallest_parallel_work = 1 << 17;
 
-/// What the accumulators start from.
-enum class Start { zero, bias, stored };
+/// Rows of A that use a panel one after the other: more if the panel must be packed for them.
+inline constexpr Index packed_row_block = 96, plain_row_block = 384;
 
-namespace internal {
-
-/// One tile: c (Rows, columns) from a (Rows, depth) and one panel. `bias` holds `columns` elements
-/// and is read for Start::bias.
-template <class T, int Rows>
-void multiply_tile(const T* a, Index a_stride, const T* panel, Index depth, T* c, Index c_stride,
-                   Index columns, Start start, const T* bias) {
-  using S = Simd<T>;
-  using Vector = typename S::Vector;
-  constexpr Index width = S::width;
-  const Index left = (std::min)(columns, width), right = columns - left;
-
-  Vector sum[Rows][2];
-  if (start == Start::stored) {
-    EIGENFORMER_UNROLL
-    for (int row = 0; row < Rows; ++row) {
-      sum[row][0] = S::load_partial(c + row * c_stride, left);
-      sum[row][1] = S::load_partial(c + row * c_stride + width, right);
-    }
-  } else {
-    const Vector first = start == Start::bias ? S::load_partial(bias, left) : S::zero();
-    const Vector second = start == Start::bias ? S::load_partial(bias + width, right) : S::zero();
-    EIGENFORMER_UNROLL
-    for (int row = 0; row < Rows; ++row) {
-      sum[row][0] = first;
-      sum[row][1] = second;
-    }
-  }
-
-  for (Index k = 0; k < depth; ++k) {
-    const Vector first = S::load(panel + k * panel_width<T>);
-    const Vector second = S::load(panel + k * panel_width<T> + width);
-    EIGENFORMER_UNROLL
-    for (int row = 0; row < Rows; ++row) {
-      const Vector left_factor = S::set(a[row * a_stride + k]);
-      sum[row][0] = S::fma(left_factor, first, sum[row][0]);
-      sum[row][1] = S::fma(left_factor, second, sum[row][1]);
-    }
-  }
-
-  EIGENFORMER_UNROLL
-  for (int row = 0; row < Rows; ++row) {
-    S::store_partial(c + row * c_stride, sum[row][0], left);
-    S::store_partial(c + row * c_stride + width, sum[row][1], right);
-  }
+template <class T>
+Index row_block(const RightFactor<T>& b) {
+  return b.panel_stride != 0 ? packed_row_block : plain_row_block;
 }
 
+/// Elements of A in a block, at most: 384 KB.
 template <class T>
-using TileFunction = void (*)(const T*, Index, const T*, Index, T*, Index, Index, Start, const T*);
+inline constexpr Index row_block_elements = 393216 / static_cast<Index>(sizeof(T));
 
-template <class T>
-inline constexpr TileFunction<T> tile_functions[tile_rows] = {
-    multiply_tile<T, 1>, multiply_tile<T, 2>, multiply_tile<T, 3>,
-    multiply_tile<T, 4>, multiply_tile<T, 5>, multiply_tile<T, 6>};
-
-}  // namespace internal
-
-/// c (rows, columns) from a (rows, depth) and one packed panel; rows are shared out evenly among
-/// tiles, 8 as 4 + 4.
-template <class T>
-void multiply_panel(const T* a, Index a_stride, Index rows, const T* panel, Index depth, T* c,
-                    Index c_stride, Index columns, Start start, const T* bias) {
-  for (Index row = 0; row < rows;) {
-    const Index tiles_left = (rows - row + tile_rows - 1) / tile_rows;
-    const Index height = (rows - row + tiles_left - 1) / tiles_left;
-    internal::tile_functions<T>[height - 1](a + row * a_stride, a_stride, panel, depth,
-                                            c + row * c_stride, c_stride, columns, start, bias);
-    row += height;
-  }
-}
-
-/// One matrix product and what is done to its result. Strides are those of rows. A, B and C must
-/// not overlap.
+/// One matrix product, or some steps of k of one. Strides are those of rows. A, B and C must not
+/// overlap.
 template <class T>
 struct MatrixProduct {
   Index rows, columns, depth;  // M, N, K
   const T* a;
   Index a_stride;
   RightFactor<T> b;
-  const T* bias;  // N elements, or null
+  const T* bias = nullptr;  // N elements, or null
   T* c;
   Index c_stride;
+  bool continues = false;  // from partial sums in C
+  bool ends = true;        // with results in C, not partial sums
+
+  /// What the accumulators start from at step k. Sums of int8 are scaled first, then the bias is
+  /// added.
+  Start start(Index k) const {
+    if (k > 0 || continues) return Start::stored;
+    return bias != nullptr && b.scales == nullptr ? Start::bias : Start::zero;
+  }
 };
+
+/// Rows are split while every thread gets enough of them to pay for reading the weights, columns
+/// otherwise.
+inline bool splits_rows(Index rows, const Workspace& workspace) {
+  return rows >= 48 * workspace.concurrency();
+}
 
 namespace internal {
 
+/// The part of C in these ranges is summed up: scales and bias of int8, then `finish`.
 template <class T, class Finish>
-void multiply_block(const MatrixProduct<T>& p, Index row, Index row_end, Index column,
-                    Index column_end, const Finish& finish) {
-  if (row_end - row == 1 && p.b.k_stride == 1) {
-    multiply_single_row(p.a + row * p.a_stride, p.b, column, column_end, p.depth, p.bias,
-                        p.c + row * p.c_stride);
-    finish(row, Index{1}, column, column_end - column);
-    return;
+void finish_part(const MatrixProduct<T>& p, Index row, Index rows, Index column, Index columns,
+                 const Finish& finish) {
+  if (!p.ends) return;
+  if constexpr (std::is_same_v<T, float>) {
+    for (Index r = row; p.b.scales != nullptr && r < row + rows; ++r) {
+      compressed_machine().scale_columns(p.b.scales + column,
+                                         p.bias == nullptr ? nullptr : p.bias + column,
+                                         p.c + r * p.c_stride + column, columns);
+    }
   }
-  alignas(64) T panel[static_cast<std::size_t>(depth_block<T> * panel_width<T>)];
-  for (; row < row_end; row += row_block) {
-    const Index rows = (std::min)(row_block, row_end - row);
-    Index k = 0;
+  finish(row, rows, column, columns);
+}
+
+/// Calls f(panels of B), pointer to whatever they hold; nothing if B isn't in panels.
+template <class T, class F>
+bool with_panels(const RightFactor<T>& b, F&& f) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (b.bfloat16_panels != nullptr) return f(b.bfloat16_panels), true;
+    if (b.int8_panels != nullptr) return f(b.int8_panels), true;
+  }
+  return b.packed() ? (f(b.data), true) : false;
+}
+
+template <class T, class E>
+void multiply_panels(const PanelProduct<T, E>& p) {
+  if constexpr (std::is_same_v<E, BFloat16>) {
+    compressed_machine().multiply_bfloat16(p);
+  } else if constexpr (std::is_same_v<E, std::int8_t>) {
+    compressed_machine().multiply_int8(p);
+  } else {
+    machine<T>().multiply_panels(p);
+  }
+}
+
+/// Steps k ... k + depth - 1 of a part of the product.
+template <class T, class E>
+PanelProduct<T, E> part_of(const MatrixProduct<T>& p, Index row, Index rows, Index column,
+                           Index columns, Index k, Index depth, const E* panels) {
+  return {.rows = rows,
+          .columns = columns,
+          .depth = depth,
+          .a = p.a + row * p.a_stride + k,
+          .a_stride = p.a_stride,
+          .panels = panels,
+          .panel_stride = p.b.panel_stride,
+          .c = p.c + row * p.c_stride + column,
+          .c_stride = p.c_stride,
+          .start = p.start(k),
+          .bias = p.bias == nullptr ? nullptr : p.bias + column};
+}
+
+/// Steps begin <= k < end of the product, for a part of it, continuing from C if begin > 0.
+template <class T, class Finish>
+void multiply_block(const MatrixProduct<T>& p, Index row, Index rows, Index column,
+                    Index column_end, Index begin, Index end, const Finish& finish) {
+  alignas(64) T packed[static_cast<std::size_t>(depth_block<T> * panel_width<T>)];
+  for (Index n = column; n < column_end; n += panel_width<T>) {
+    const Index columns = (std::min)(panel_width<T>, column_end - n);
+    Index k = begin;
     do {  // once even for K = 0, where the result is the bias
-      const Index depth = (std::min)(depth_block<T>, p.depth - k);
-      const Start start = k > 0 ? Start::stored : p.bias != nullptr ? Start::bias : Start::zero;
-      const bool last = k + depth == p.depth;
-      for (Index n = column; n < column_end; n += panel_width<T>) {
-        const Index columns = (std::min)(panel_width<T>, column_end - n);
-        pack_panel(p.b, n, columns, k, depth, panel);
-        T* c = p.c + row * p.c_stride + n;
-        multiply_panel(p.a + row * p.a_stride + k, p.a_stride, rows, panel, depth, c, p.c_stride,
-                       columns, start, p.bias == nullptr ? nullptr : p.bias + n);
-        if (last) finish(row, rows, n, columns);
+      const Index depth = (std::min)(depth_block<T>, end - k);
+      const bool in_panels = with_panels(p.b, [&](const auto* panels) {
+        auto part = part_of(p, row, rows, n, columns, k, depth, panels + p.b.panel_offset(n, k));
+        part.ahead = panels + (k + depth < end ? p.b.panel_offset(n, k + depth)
+                                               : p.b.panel_offset(n + panel_width<T>, begin));
+        multiply_panels(part);
+      });
+      if (!in_panels) {
+        // The next rows lie one after the other if all of K is used at once.
+        const bool in_order = begin == 0 && end == p.depth && p.b.k_stride == 1;
+        pack_panel(p.b, n, columns, k, depth, packed,
+                   in_order ? p.b.at(n + panel_width<T>, 0) + k * panel_width<T> : nullptr);
+        multiply_panels<T, T>(part_of(p, row, rows, n, columns, k, depth, packed));
       }
       k += depth;
+    } while (k < end);
+    if (end == p.depth) finish_part(p, row, rows, n, columns, finish);
+  }
+}
+
+/// Few rows, or one: the whole range at once, panels or rows of B read once from end to end. False
+/// if that isn't the way.
+template <class T>
+bool multiply_at_once(const MatrixProduct<T>& p, Index row, Index rows, Index column,
+                      Index columns) {
+  if (rows == 1 && p.b.k_stride == 1 && !p.continues) {
+    machine<T>().multiply_single_row(p.a + row * p.a_stride, p.b, column, column + columns, p.depth,
+                                     p.bias, p.c + row * p.c_stride);
+    return true;
+  }
+  return rows <= few_rows && with_panels(p.b, [&](const auto* panels) {
+           multiply_panels(part_of(p, row, rows, column, columns, 0, p.depth,
+                                   panels + p.b.panel_offset(column, 0)));
+         });
+}
+
+/// The rows and columns of the product in these ranges.
+template <class T, class Finish>
+void multiply_range(const MatrixProduct<T>& p, Index row, Index row_end, Index column,
+                    Index column_end, const Finish& finish) {
+  if (multiply_at_once(p, row, row_end - row, column, column_end - column)) {
+    finish_part(p, row, row_end - row, column, column_end - column, finish);
+    return;
+  }
+  const Index block = row_block(p.b);
+  for (; row < row_end; row += block) {
+    const Index part = (std::min)(block, row_end - row);
+    const Index depth =
+        (std::max)(Index{1}, row_block_elements<T> / (part * depth_block<T>)) * depth_block<T>;
+    Index k = 0;
+    do {
+      const Index end = (std::min)(p.depth, k + depth);
+      multiply_block(p, row, part, column, column_end, k, end, finish);
+      k = end;
     } while (k < p.depth);
   }
 }
 
 }  // namespace internal
 
+/// Calls f(row, row_end, column, column_end) so that together the calls cover C, in parallel where
+/// there is enough to do.
+template <class T, class F>
+void for_each_range(const MatrixProduct<T>& p, Workspace& workspace, F&& f) {
+  const Index threads = workspace.concurrency();
+  if (threads == 1 || p.rows * p.columns * std::max<Index>(1, p.depth) < smallest_parallel_work) {
+    f(Index{0}, p.rows, Index{0}, p.columns);
+    return;
+  }
+  const bool by_rows = splits_rows(p.rows, workspace);
+  const Index unit = by_rows ? few_rows : panel_width<T>;
+  const Index extent = by_rows ? p.rows : p.columns;
+  const Index units = (extent + unit - 1) / unit;
+  const Index block = row_block(p.b);
+  const Index tasks =
+      (std::min)(units, by_rows ? (p.rows + block - 1) / block * threads : 2 * threads);
+  workspace.parallel_for(tasks, [&](Index task, Arena&) {
+    const Index begin = units * task / tasks * unit;
+    const Index end = (std::min)(extent, units * (task + 1) / tasks * unit);
+    by_rows ? f(begin, end, Index{0}, p.columns) : f(Index{0}, p.rows, begin, end);
+  });
+}
+
+/// The product with A brought to int8 row by row, each row with a scale of its own, and sums of int8
+/// products, which are exact:
+///
+///   q_mk = round(A(m, k) / s_m), s_m = max_k |A(m, k)| / 127
+///   C(m, n) = s_m * scale_n * sum_k q_mk B(n, k) + bias_n
+template <class Finish>
+void multiply_quantized(const MatrixProduct<float>& p, const Finish& finish, Workspace& workspace) {
+  Scratch scratch(workspace);
+  const Index stride = whole_groups(p.depth);
+  auto* quantized = scratch.array<std::int8_t>(p.rows * stride);
+  auto* scales = scratch.array<float>(p.rows);
+  for_each_row_block(p.rows, p.depth, workspace, [&](Index begin, Index end) {
+    for (Index row = begin; row < end; ++row) {
+      scales[row] =
+          compressed_machine().quantize(p.a + row * p.a_stride, p.depth, quantized + row * stride);
+    }
+  });
+  for_each_range(p, workspace, [&](Index row, Index row_end, Index column, Index column_end) {
+    for (; row < row_end; row += plain_row_block) {
+      const Index rows = (std::min)(plain_row_block, row_end - row);
+      for (Index n = column; n < column_end; n += panel_width<float>) {
+        const Index columns = (std::min)(panel_width<float>, column_end - n);
+        compressed_machine().multiply_quantized({.rows = rows,
+                                                 .columns = columns,
+                                                 .depth = p.depth,
+                                                 .a = quantized + row * stride,
+                                                 .a_stride = stride,
+                                                 .a_scales = scales + row,
+                                                 .panels = p.b.int8_panels + p.b.panel_offset(n, 0),
+                                                 .panel_stride = p.b.panel_stride,
+                                                 .b_scales = p.b.scales + n,
+                                                 .bias = p.bias == nullptr ? nullptr : p.bias + n,
+                                                 .c = p.c + row * p.c_stride + n,
+                                                 .c_stride = p.c_stride});
+        finish(row, rows, n, columns);
+      }
+    }
+  });
+}
+
 /// Computes the product. `finish(row, rows, column, columns)` is called once for each part of C as
 /// soon as it is complete and still in the first-level cache; together the parts cover C.
 template <class T, class Finish>
 void multiply(const MatrixProduct<T>& p, const Finish& finish, Workspace& workspace) {
   if (p.rows == 0 || p.columns == 0) return;
-  const Index threads = workspace.concurrency();
-  if (threads == 1 || p.rows * p.columns * std::max<Index>(1, p.depth) < smallest_parallel_work) {
-    internal::multiply_block(p, 0, p.rows, 0, p.columns, finish);
-    return;
+  if constexpr (std::is_same_v<T, float>) {
+    if (p.b.quantizes_rows) return multiply_quantized(p, finish, workspace);
   }
-  // Rows are split while every thread gets enough of them to pay for packing, columns otherwise.
-  const bool by_rows = p.rows >= 48 * threads;
-  const Index unit = by_rows ? tile_rows : panel_width<T>;
-  const Index extent = by_rows ? p.rows : p.columns;
-  const Index units = (extent + unit - 1) / unit;
-  const Index tasks =
-      (std::min)(units, by_rows ? (p.rows + row_block - 1) / row_block * threads : 2 * threads);
-  workspace.parallel_for(tasks, [&](Index task, Arena&) {
-    const Index begin = units * task / tasks * unit;
-    const Index end = (std::min)(extent, units * (task + 1) / tasks * unit);
-    if (by_rows) {
-      internal::multiply_block(p, begin, end, 0, p.columns, finish);
-    } else {
-      internal::multiply_block(p, 0, p.rows, begin, end, finish);
-    }
+  for_each_range(p, workspace, [&](Index row, Index row_end, Index column, Index column_end) {
+    internal::multiply_range(p, row, row_end, column, column_end, finish);
   });
 }
 

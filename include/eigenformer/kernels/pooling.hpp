@@ -18,7 +18,6 @@ namespace kernels {
 /// The mean of x_bt over the t with takes_part(b, t); (B, T, C) to (B, C). No such t gives zeros.
 template <class T, class TakesPart>
 Tensor<T, 2> mean_over_tokens(TensorView<const T, 3> x, TakesPart&& takes_part) {
-  using S = Simd<T>;
   const Index batch = x.dim(0), tokens = x.dim(1), width = x.dim(2);
   Tensor<T, 2> y({batch, width});
   for (Index b = 0; b < batch; ++b) {
@@ -27,11 +26,9 @@ Tensor<T, 2> mean_over_tokens(TensorView<const T, 3> x, TakesPart&& takes_part) 
     for (Index t = 0; t < tokens; ++t) {
       if (!takes_part(b, t)) continue;
       ++count;
-      transform(x.data() + (b * tokens + t) * width, sum, sum, width,
-                [](auto a, auto s) { return S::add(a, s); });
+      machine<T>().add(x.data() + (b * tokens + t) * width, sum, sum, width);
     }
-    const auto divisor = S::set(static_cast<T>(std::max<Index>(1, count)));
-    transform(sum, sum, width, [&](auto s) { return S::divide(s, divisor); });
+    machine<T>().divide(sum, static_cast<T>(std::max<Index>(1, count)), sum, width);
   }
   return y;
 }
@@ -64,17 +61,12 @@ Tensor<T, 2> mean_pooling(const Tensor<T, 3>& x, const Tensor<bool, 2>& keep) {
 /// Scales every row to Euclidean length 1: y = x / max(|x|, eps), as torch.nn.functional.normalize.
 template <class T>
 void normalize_rows(Tensor<T, 2>& x, T eps = T(1e-12)) {
-  using S = kernels::Simd<T>;
   using std::sqrt;
   const Index n = x.dim(1);
   for (Index row = 0; row < x.dim(0); ++row) {
     T* a = x.data() + row * n;
-    const T square = kernels::row_sum<T>(n, [&](Index i, Index part) {
-      const auto v = S::load_partial(a + i, part);
-      return S::multiply(v, v);
-    });
-    const auto length = S::set((std::max)(eps, sqrt(square)));
-    kernels::transform(a, a, n, [&](auto v) { return S::divide(v, length); });
+    const T length = sqrt(kernels::machine<T>().sum_of_squares(a, n));
+    kernels::machine<T>().divide(a, (std::max)(eps, length), a, n);
   }
 }
 

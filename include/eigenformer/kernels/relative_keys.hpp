@@ -62,12 +62,8 @@ class RelativeScores {
         std::copy_n(relative_.table + row * size_, size_, embeddings_ + i * size_);
       }
       pack_panel(RightFactor<T>::from_rows(embeddings_, size_), 0, width, 0, size_, panel_);
-      multiply_panel<T>(q, size_, rows_, panel_, size_, of_queries_ + column, stride_,
-                        panel_width<T>, Start::zero, nullptr);
-      if (relative_.with_keys) {
-        multiply_panel<T>(keys_, size_, n, panel_, size_, of_keys_ + column, stride_,
-                          panel_width<T>, Start::zero, nullptr);
-      }
+      multiply(q, rows_, of_queries_ + column);
+      if (relative_.with_keys) multiply(keys_, n, of_keys_ + column);
     }
     const Index group = rows_ / tokens_;
     for (Index row = 0; row < rows_; ++row) {
@@ -80,6 +76,19 @@ class RelativeScores {
   }
 
  private:
+  /// One panel of embeddings times `rows` vectors.
+  void multiply(const T* vectors, Index rows, T* scores) const {
+    machine<T>().multiply_panels({.rows = rows,
+                                  .columns = panel_width<T>,
+                                  .depth = size_,
+                                  .a = vectors,
+                                  .a_stride = size_,
+                                  .panels = panel_,
+                                  .panel_stride = 0,
+                                  .c = scores,
+                                  .c_stride = stride_});
+  }
+
   void unpack_keys(const T* panels, T scale, Index n) {
     for (Index i = 0; i < n; ++i) {
       const T* panel = panels + i / panel_width<T> * panel_width<T> * size_ + i % panel_width<T>;

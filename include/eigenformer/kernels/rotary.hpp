@@ -17,36 +17,6 @@ namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 namespace kernels {
 
-/// Turns one head of r elements.
-template <class T>
-void rotate(RotaryLayout layout, const T* cosine, const T* sine, T* x, Index size) {
-  using S = Simd<T>;
-  const Index half = size / 2;
-  const auto turn = [&](Index i, Index count, T* a, T* b) {
-    const auto c = S::load_partial(cosine + i, count), s = S::load_partial(sine + i, count);
-    const auto left = S::load_partial(a, count), right = S::load_partial(b, count);
-    S::store_partial(a, S::fma(left, c, S::multiply(S::subtract(S::zero(), right), s)), count);
-    S::store_partial(b, S::fma(right, c, S::multiply(left, s)), count);
-  };
-  for (Index i = 0; i < half; i += S::width) {
-    const Index count = (std::min)(S::width, half - i);
-    if (layout == RotaryLayout::halves) {
-      turn(i, count, x + i, x + half + i);
-    } else {
-      T a[static_cast<std::size_t>(S::width)], b[static_cast<std::size_t>(S::width)];
-      for (Index k = 0; k < count; ++k) {
-        a[k] = x[2 * (i + k)];
-        b[k] = x[2 * (i + k) + 1];
-      }
-      turn(i, count, a, b);
-      for (Index k = 0; k < count; ++k) {
-        x[2 * (i + k)] = a[k];
-        x[2 * (i + k) + 1] = b[k];
-      }
-    }
-  }
-}
-
 /// Cosines and sines for the tokens of a call: (rows, T, r / 2), where rows is 1 if all batch rows
 /// stand at the same positions.
 template <class T>
@@ -83,8 +53,8 @@ class RotaryTable {
       for (Index row = begin; row < end; ++row) {
         const Index at = (same_ ? row % tokens_ : row) * (size_ / 2);
         for (Index head = 0; head < heads; ++head) {
-          kernels::rotate(layout_, cosine_ + at, sine_ + at,
-                          x.data() + row * x.columns() + head * head_size, size_);
+          machine<T>().rotate(layout_, cosine_ + at, sine_ + at,
+                              x.data() + row * x.columns() + head * head_size, size_);
         }
       }
     });

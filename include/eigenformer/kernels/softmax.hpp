@@ -11,36 +11,12 @@
 #include <string_view>
 
 #include "eigenformer/base/tensor.hpp"
-#include "eigenformer/kernels/elementary.hpp"
 #include "eigenformer/kernels/mask.hpp"
 #include "eigenformer/kernels/rows.hpp"
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 namespace kernels {
-
-/// p_j = e^{s_j - maximum}, 0 for s_j = -infinity; returns the sum. s and p may be the same.
-template <class T>
-T exponentials(const T* s, T maximum, T* p, Index n) {
-  using S = Simd<T>;
-  const auto shift = S::set(maximum);
-  return row_sum<T>(n, [&](Index i, Index part) {
-    const auto e = exponential<T>(S::subtract(S::load_partial(s + i, part), shift));
-    S::store_partial(p + i, e, part);
-    return e;
-  });
-}
-
-/// One row of `n` elements; x and y may be the same.
-template <class T>
-void softmax_row(const T* x, T* y, Index n) {
-  using S = Simd<T>;
-  const T maximum = row_maximum(x, n);
-  const T sum =
-      exponentials(x, maximum == -std::numeric_limits<T>::infinity() ? T(0) : maximum, y, n);
-  const auto inverse = S::set(sum == T(0) ? T(0) : T(1) / sum);
-  transform(y, y, n, [&](auto e) { return S::multiply(e, inverse); });
-}
 
 /// x and y may be the same.
 template <class T>
@@ -49,7 +25,7 @@ void softmax(TensorView<const T, 2> x, TensorView<T, 2> y, Workspace& workspace)
   const Index n = x.columns();
   for_each_row_block(x.rows(), n, workspace, [&](Index begin, Index end) {
     for (Index row = begin; row < end; ++row)
-      softmax_row(x.data() + row * n, y.data() + row * n, n);
+      machine<T>().softmax(x.data() + row * n, y.data() + row * n, n);
   });
 }
 
@@ -89,7 +65,7 @@ Tensor<T, 3> masked_softmax(const Tensor<T, 3>& scores, IntegerSequence lengths,
   for (Index row = 0; row < batch * queries; ++row) {
     const Index length = lengths[lengths.size() == batch * queries ? row : row / queries];
     std::fill(y.data() + row * keys + length, y.data() + (row + 1) * keys, fill);
-    kernels::softmax_row(y.data() + row * keys, y.data() + row * keys, keys);
+    kernels::machine<T>().softmax(y.data() + row * keys, y.data() + row * keys, keys);
   }
   return y;
 }

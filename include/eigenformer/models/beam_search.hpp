@@ -149,7 +149,8 @@ class BeamSearch {
         static_cast<double>(largest_logit(logits, "beam_search: prompt ", row / beams_));
     std::copy(logits.begin(), logits.end(), x.begin());
     double* weights = scratch.array<double>(x.size());
-    const double log_sum = std::log(kernels::exponentials(x.data(), largest, weights, x.size()));
+    const double log_sum =
+        std::log(kernels::machine<double>().exponentials(x.data(), largest, weights, x.size()));
     for (double& value : x) value = value - largest - log_sum;
     if (config_.repetition_penalty != 1)
       apply_repetition_penalty(x, tokens_of(row, scratch), config_.repetition_penalty, arena);

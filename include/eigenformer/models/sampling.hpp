@@ -77,7 +77,7 @@ std::remove_const_t<T> largest_logit(TensorView<T, 1> logits, const Who&... who)
     require(false, who..., ": logits must be finite or -infinity; got ", *first, " for token ",
             first - logits.begin(), " of ", logits.size());
   }
-  const Scalar largest = kernels::row_maximum<Scalar>(logits.data(), logits.size());
+  const Scalar largest = kernels::machine<Scalar>().largest(logits.data(), logits.size());
   require(largest > -infinity, who..., ": all ", logits.size(), " logits are -infinity");
   return largest;
 }
@@ -102,7 +102,8 @@ PossibleTokens possible_tokens(TensorView<T, 1> logits, Scratch& scratch) {
     weights[count] = static_cast<double>(x);
     count += x > -std::numeric_limits<T>::infinity() ? 1 : 0;
   }
-  return {ids, weights, count, kernels::exponentials(weights, largest, weights, count)};
+  return {ids, weights, count,
+          kernels::machine<double>().exponentials(weights, largest, weights, count)};
 }
 
 /// Takes out the tokens for which keep(weight) is false.
@@ -147,7 +148,7 @@ void apply_temperature(TensorView<T, 1> logits, double temperature) {
   if (temperature == 1) return;
   using Limits = std::numeric_limits<T>;
   const T divisor = (std::max)(static_cast<T>(temperature), (Limits::min)());
-  const T largest = kernels::row_maximum<T>(logits.data(), logits.size());
+  const T largest = kernels::machine<T>().largest(logits.data(), logits.size());
   const bool overflows = std::isfinite(largest) && std::abs(largest) > divisor * (Limits::max)();
   const T shift = overflows ? largest : T(0);
   for (T& x : logits) x = (x - shift) / divisor;

@@ -60,16 +60,21 @@ struct AdditiveAttention {
     query.forward(q, projected_q.reshaped(Shape<3>{batch, queries, config.hidden_size}), workspace);
     key.forward(k, projected_k.reshaped(Shape<3>{batch, keys, config.hidden_size}), workspace);
 
+    auto* score_weight = scratch.array<Scalar>(config.hidden_size);
+    kernels::right_factor(score.weight).copy_row(0, config.hidden_size, score_weight);
+
     const auto run = [&](Index row, Arena& arena) {
       const Index b = row / queries;
       const Index length = !lengths.given() ? keys : lengths[lengths.size() == batch ? b : row];
       Scratch own(arena);
       Scalar* p = weights.data() != nullptr ? weights.data() + row * keys : own.array<Scalar>(keys);
       for (Index j = 0; j < length; ++j) {
-        p[j] = score_of(projected_q.data() + row * config.hidden_size,
-                        projected_k.data() + (b * keys + j) * config.hidden_size);
+        p[j] = kernels::machine<Scalar>().additive_score(
+            projected_q.data() + row * config.hidden_size,
+            projected_k.data() + (b * keys + j) * config.hidden_size, score_weight,
+            config.hidden_size);
       }
-      kernels::softmax_row(p, p, length);
+      kernels::machine<Scalar>().softmax(p, p, length);
       std::fill(p + length, p + keys, Scalar(0));
       add_values(p, v[b], y.data() + row * v.dim(2));
     };
@@ -101,25 +106,12 @@ struct AdditiveAttention {
     return c;
   }
 
-  /// score . tanh(q + k).
-  Scalar score_of(const Scalar* q, const Scalar* k) const {
-    using S = kernels::Simd<Scalar>;
-    return kernels::row_sum<Scalar>(config.hidden_size, [&](Index i, Index part) {
-      const auto sum = S::add(S::load_partial(q + i, part), S::load_partial(k + i, part));
-      return S::multiply(kernels::hyperbolic_tangent<Scalar>(sum),
-                         S::load_partial(score.weight.data() + i, part));
-    });
-  }
-
   /// y = sum of p_j v_j; a key of weight 0 takes no part and may hold anything. v: (S, E).
   static void add_values(const Scalar* p, TensorView<const Scalar, 2> v, Scalar* y) {
-    using S = kernels::Simd<Scalar>;
     std::fill_n(y, v.columns(), Scalar(0));
     for (Index j = 0; j < v.rows(); ++j) {
       if (p[j] == Scalar(0)) continue;
-      const auto weight = S::set(p[j]);
-      kernels::transform(v.data() + j * v.columns(), y, y, v.columns(),
-                         [&](auto value, auto sum) { return S::fma(weight, value, sum); });
+      kernels::machine<Scalar>().add_scaled(v.data() + j * v.columns(), p[j], y, v.columns());
     }
   }
 

@@ -28,7 +28,7 @@ struct Embedding {
   using WithFormat = Embedding<F>;
 
   EmbeddingConfig config;
-  Parameter<Format, 2> weight;  // (num_embeddings, embedding_dim)
+  Weight<Format> weight;  // (num_embeddings, embedding_dim)
 
   explicit Embedding(const EmbeddingConfig& config_)
       : config(checked(config_)), weight({config.num_embeddings, config.embedding_dim}) {}
@@ -52,7 +52,8 @@ struct Embedding {
                Workspace& workspace) const {
     require_shape("Embedding: y", y.shape(), {ids.dim(0), ids.dim(1), config.embedding_dim});
     kernels::require_ids("Embedding", ids.data(), ids.size(), config.num_embeddings);
-    kernels::look_up<Scalar>(weight, ids.data(), Scalar(1), false, y.folded(), workspace);
+    kernels::look_up<Scalar>(kernels::right_factor(weight), ids.data(), Scalar(1), false,
+                             y.folded(), workspace);
   }
 
   Tensor<Scalar, 3> operator()(const Tensor<std::int32_t, 2>& ids) const {

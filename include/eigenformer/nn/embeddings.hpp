@@ -157,7 +157,8 @@ struct Embeddings {
         config.scale_embeddings
             ? static_cast<Scalar>(std::sqrt(static_cast<double>(config.hidden_size)))
             : Scalar(1);
-    kernels::look_up<Scalar>(table.weight, ids.data(), scale, false, folded, workspace);
+    kernels::look_up<Scalar>(kernels::right_factor(table.weight), ids.data(), scale, false, folded,
+                             workspace);
     if (token_type) {
       const std::int32_t* types = types_given ? inputs.token_types->data() : nullptr;
       if (!types_given) {
@@ -165,10 +166,12 @@ struct Embeddings {
         std::fill_n(zeros, ids.size(), 0);
         types = zeros;
       }
-      kernels::look_up<Scalar>(token_type->weight, types, Scalar(1), true, folded, workspace);
+      kernels::look_up<Scalar>(kernels::right_factor(token_type->weight), types, Scalar(1), true,
+                               folded, workspace);
     }
     if (position) {
-      kernels::look_up<Scalar>(position->weight, rows, Scalar(1), true, folded, workspace);
+      kernels::look_up<Scalar>(kernels::right_factor(position->weight), rows, Scalar(1), true,
+                               folded, workspace);
     } else if (rows != nullptr) {
       add_sinusoids(rows, folded, workspace);
     }

@@ -5,8 +5,10 @@
 //
 //   y = linear_2(activation(linear_1(x)))
 //
-//   x, y: (..., hidden_size)   linear_1: hidden_size to intermediate_size   linear_2: back
+//   x, y: (..., hidden_size)   linear_1: hidden_size to intermediate_size
+//   linear_2: back
 
+#include "eigenformer/kernels/feed_forward.hpp"
 #include "eigenformer/nn/linear.hpp"
 
 namespace eigenformer {
@@ -73,10 +75,13 @@ struct FeedForward {
   void forward(RowsView<const Scalar> x, RowsView<Scalar> y, Workspace& workspace) const {
     require_rows("FeedForward", x, config.hidden_size, y, config.hidden_size);
     require_disjoint("FeedForward", x, y);
-    Scratch scratch(workspace);
-    const auto hidden = scratch.tensor<Scalar, 2>({x.rows(), config.intermediate_size});
-    linear_1.forward(x.view(), hidden, workspace, {.activation = config.activation});
-    linear_2.forward(hidden, y.view(), workspace);
+    kernels::feed_forward<Scalar>(x.view(),
+                                  {.first = linear_1.map(),
+                                   .second = linear_2.map(),
+                                   .activation = config.activation,
+                                   .hidden_size = config.hidden_size,
+                                   .intermediate_size = config.intermediate_size},
+                                  y.view(), workspace);
   }
 
   template <int Rank>

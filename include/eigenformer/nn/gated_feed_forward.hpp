@@ -8,7 +8,8 @@
 // The activation is on the gate. sigmoid gives GLU, identity Bilinear, relu ReGLU, gelu GEGLU, silu
 // SwiGLU (Llama's MLP).
 //
-//   x, y: (..., hidden_size)   gate, up: hidden_size to intermediate_size   down: back
+//   x, y: (..., hidden_size)   gate, up: hidden_size to intermediate_size down:
+//   back
 
 #include "eigenformer/nn/feed_forward.hpp"
 
@@ -48,13 +49,15 @@ struct GatedFeedForward {
   void forward(RowsView<const Scalar> x, RowsView<Scalar> y, Workspace& workspace) const {
     require_rows("GatedFeedForward", x, config.hidden_size, y, config.hidden_size);
     require_disjoint("GatedFeedForward", x, y);
-    Scratch scratch(workspace);
-    const auto value = scratch.tensor<Scalar, 2>({x.rows(), config.intermediate_size});
-    const auto gated = scratch.tensor<Scalar, 2>(value.shape());
-    up.forward(x.view(), value, workspace);
-    gate.forward(x.view(), gated, workspace,
-                 {.activation = config.activation, .multiplier = value.data()});
-    down.forward(gated, y.view(), workspace);
+    const auto gate_map = gate.map();
+    kernels::feed_forward<Scalar>(x.view(),
+                                  {.first = up.map(),
+                                   .second = down.map(),
+                                   .gate = &gate_map,
+                                   .activation = config.activation,
+                                   .hidden_size = config.hidden_size,
+                                   .intermediate_size = config.intermediate_size},
+                                  y.view(), workspace);
   }
 
   template <int Rank>

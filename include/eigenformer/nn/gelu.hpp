@@ -10,7 +10,7 @@
 
 #include <string>
 
-#include "eigenformer/kernels/activation.hpp"
+#include "eigenformer/kernels/elementwise.hpp"
 #include "eigenformer/nn/module.hpp"
 
 namespace eigenformer {
@@ -19,7 +19,7 @@ inline namespace EIGENFORMER_ABI {
 template <class T, int Rank>
 Tensor<T, Rank> activate(Activation activation, const Tensor<T, Rank>& x) {
   Tensor<T, Rank> y(x.shape());
-  kernels::activate(activation, x.data(), y.data(), x.size());
+  kernels::machine<T>().activate(activation, x.data(), y.data(), x.size());
   return y;
 }
 
@@ -83,7 +83,7 @@ struct GELU {
   void forward(RowsView<const Scalar> x, RowsView<Scalar> y, Workspace&) const {
     require_rows("GELU", x, x.columns(), y, x.columns());
     if (x.data() != y.data()) require_disjoint("GELU", x, y);
-    kernels::activate(activation(), x.data(), y.data(), x.size());
+    kernels::machine<Scalar>().activate(activation(), x.data(), y.data(), x.size());
   }
 
   template <int Rank>

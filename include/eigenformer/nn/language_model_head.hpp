@@ -32,8 +32,8 @@ struct LanguageModelHead {
   using WithFormat = LanguageModelHead<F>;
 
   LanguageModelHeadConfig config;
-  Parameter<Format, 2> weight;  // (vocab_size, hidden_size); empty if tied
-  Parameter<Format, 1> bias;    // (vocab_size); empty without bias
+  Weight<Format> weight;      // (vocab_size, hidden_size); empty if tied
+  Parameter<Format, 1> bias;  // (vocab_size); empty without bias
 
   /// The head of a model with these fields.
   template <class ModelConfig>
@@ -64,14 +64,14 @@ struct LanguageModelHead {
   }
 
   /// `table` (vocab_size, hidden_size) is the token table, which counts if the head is tied to it.
-  void forward(RowsView<const Scalar> x, TensorView<const Scalar, 2> table, RowsView<Scalar> logits,
+  void forward(RowsView<const Scalar> x, const Weight<Format>& table, RowsView<Scalar> logits,
                Workspace& workspace) const {
     require_rows("LanguageModelHead", x, config.hidden_size, logits, config.vocab_size);
     require_disjoint("LanguageModelHead", x, logits);
-    const TensorView<const Scalar, 2> used = config.tie_word_embeddings ? table : weight.view();
+    const Weight<Format>& used = config.tie_word_embeddings ? table : weight;
     require_shape("LanguageModelHead: table", used.shape(),
                   {config.vocab_size, config.hidden_size});
-    kernels::linear<Scalar>(x.view(), used, nullptr, logits.view(), {}, workspace);
+    kernels::linear<Scalar>(x.view(), {kernels::right_factor(used)}, logits.view(), {}, workspace);
     kernels::finish_logits<Scalar>(logits.view(), static_cast<Scalar>(config.logit_scale),
                                    config.bias ? bias.data() : nullptr,
                                    static_cast<Scalar>(config.final_logit_softcapping), workspace);

@@ -27,7 +27,7 @@ struct Linear {
   using WithFormat = Linear<F>;
 
   LinearConfig config;
-  Parameter<Format, 2> weight;
+  Weight<Format> weight;
   Parameter<Format, 1> bias;  // empty without bias
 
   /// Zero weights; `init` draws them, `load` reads them. Throws std::invalid_argument for negative
@@ -60,8 +60,12 @@ struct Linear {
                const kernels::LinearFinish<Scalar>& finish = {}) const {
     require_rows("Linear", x, config.in_features, y, config.out_features);
     require_disjoint("Linear", x, y);
-    kernels::linear<Scalar>(x.view(), weight, config.bias ? bias.data() : nullptr, y.view(), finish,
-                            workspace);
+    kernels::linear<Scalar>(x.view(), map(), y.view(), finish, workspace);
+  }
+
+  /// Weight and bias, as kernels take them.
+  kernels::AffineMap<Scalar> map() const {
+    return {kernels::right_factor(weight), config.bias ? bias.data() : nullptr};
   }
 
   template <int Rank>

@@ -6,7 +6,8 @@
 //
 //   logits = norm(activation(transform(x))) E^T + bias
 //
-//   x: (..., hidden_size)   logits: (..., vocab_size)   E: (vocab_size, hidden_size)
+//   x: (..., hidden_size)   logits: (..., vocab_size)   E: (vocab_size,
+//   hidden_size)
 
 #include "eigenformer/nn/layer_norm.hpp"
 #include "eigenformer/nn/linear.hpp"
@@ -49,7 +50,7 @@ struct MaskedLanguageModelHead {
   void init_own(Key) { std::fill(bias.begin(), bias.end(), Scalar(0)); }
 
   /// `table` is the token embedding (vocab_size, hidden_size) that the head is tied to.
-  void forward(RowsView<const Scalar> x, TensorView<const Scalar, 2> table, RowsView<Scalar> y,
+  void forward(RowsView<const Scalar> x, const Weight<Format>& table, RowsView<Scalar> y,
                Workspace& workspace) const {
     require_rows("MaskedLanguageModelHead", x, config.hidden_size, y, config.vocab_size);
     require_shape("MaskedLanguageModelHead: table", table.shape(),
@@ -58,7 +59,8 @@ struct MaskedLanguageModelHead {
     const auto hidden = scratch.tensor<Scalar, 2>({x.rows(), config.hidden_size});
     transform.forward(x.view(), hidden, workspace, {.activation = config.activation});
     norm.forward(hidden, hidden, workspace);
-    kernels::linear<Scalar>(hidden, table, bias.data(), y.view(), {}, workspace);
+    kernels::linear<Scalar>(hidden, {kernels::right_factor(table), bias.data()}, y.view(), {},
+                            workspace);
   }
 };
 

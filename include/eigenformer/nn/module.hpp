@@ -144,11 +144,24 @@ Index count_parameters(const M& module) {
   return count;
 }
 
+namespace internal {
+
+/// Refuses parameters whose elements can't be written one by one.
+template <class Parameter>
+constexpr void require_plain(const Parameter&) {
+  static_assert(
+      requires(Parameter & p) { *p.begin(); },
+      "this needs a module in a plain format, float or double: packed ones are read-only");
+}
+
+}  // namespace internal
+
 /// A module of the same type and shape whose parameters are all zero: an empty gradient.
 template <Module M>
 M zeros_like(const M& module) {
   M zeros(module);
   for_each_parameter(zeros, [](const std::string&, auto& parameter) {
+    internal::require_plain(parameter);
     std::fill(parameter.begin(), parameter.end(),
               typename std::remove_reference_t<decltype(parameter)>::Scalar(0));
   });
@@ -161,6 +174,8 @@ auto cast(const M& module) {
   typename M::template WithFormat<NewFormat> result(module.config);
   for_each_parameter_in_step(
       [](const std::string&, auto& to, const auto& from) {
+        internal::require_plain(to);
+        internal::require_plain(from);
         using Scalar = typename std::remove_reference_t<decltype(to)>::Scalar;
         std::transform(from.begin(), from.end(), to.begin(),
                        [](auto value) { return static_cast<Scalar>(value); });
@@ -209,6 +224,9 @@ void draw_normal(P& parameter, Key key) {
 /// the key and on its own name alone.
 template <Module M>
 void init(M& module, Key key) {
+  for_each_parameter(module, [](const std::string&, const auto& parameter) {
+    internal::require_plain(parameter);
+  });
   for_each_module(module, [&](const std::string& name, auto& part) {
     if constexpr (requires { part.init_own(key); })
       part.init_own(key.fold_in(internal::hash_of(name)));

@@ -27,7 +27,7 @@
 #include "eigenformer/kernels/attention.hpp"
 #include "eigenformer/kernels/rotary.hpp"
 #include "eigenformer/nn/attention_config.hpp"
-#include "eigenformer/nn/embedding.hpp"
+#include "eigenformer/nn/distance_embedding.hpp"
 #include "eigenformer/nn/key_value_cache.hpp"
 #include "eigenformer/nn/linear.hpp"
 #include "eigenformer/nn/relative_bias.hpp"
@@ -48,10 +48,10 @@ struct MultiHeadAttention {
   Linear<Format> key;
   Linear<Format> value;
   Linear<Format> output;
-  std::optional<RMSNorm<Format>> query_norm;            // over head_size, if query_key_norm
-  std::optional<RMSNorm<Format>> key_norm;              // likewise
-  std::optional<RelativeBias<Format>> relative_bias;    // if attention_positions has one
-  std::optional<Embedding<Format>> distance_embedding;  // (2 M - 1, D), for relative_key*
+  std::optional<RMSNorm<Format>> query_norm;                    // over head_size, if query_key_norm
+  std::optional<RMSNorm<Format>> key_norm;                      // likewise
+  std::optional<RelativeBias<Format>> relative_bias;            // if attention_positions has one
+  std::optional<DistanceEmbedding<Format>> distance_embedding;  // for relative_key*
 
   /// The attention of a layer or model with these fields.
   template <class LayerConfig>
@@ -78,8 +78,8 @@ struct MultiHeadAttention {
       key_norm.emplace(query_norm->config);
     }
     if (config.attention_positions.embeds_offsets()) {
-      distance_embedding.emplace(EmbeddingConfig{
-          2 * config.attention_positions.max_position_embeddings - 1, config.size_of_head()});
+      distance_embedding.emplace(DistanceEmbeddingConfig{
+          config.attention_positions.max_position_embeddings, config.size_of_head()});
     }
   }
 
@@ -260,9 +260,8 @@ struct MultiHeadAttention {
                            : Scalar(1) / sqrt(static_cast<Scalar>(a.head_size));
     a.soft_cap = static_cast<Scalar>(config.attn_logit_softcapping);
     if (distance_embedding) {
-      a.relative_keys = {distance_embedding->weight.data(),
-                         config.attention_positions.max_position_embeddings - 1,
-                         config.attention_positions.kind == AttentionPosition::relative_key_query};
+      a.relative_keys = distance_embedding->table(config.attention_positions.kind ==
+                                                  AttentionPosition::relative_key_query);
     }
     return a;
   }

@@ -10,7 +10,7 @@
 
 #include <string>
 
-#include "eigenformer/kernels/linear.hpp"
+#include "eigenformer/kernels/elementwise.hpp"
 #include "eigenformer/nn/module.hpp"
 
 namespace eigenformer {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// The two 16-bit number formats of checkpoints, widened to float exactly: subnormals, infinities
-// and NaN included.
+// The two 16-bit number formats of checkpoints, widened to float exactly, subnormals, infinities and
+// NaN included; and float rounded to the second.
 //
 //   Float16    1 sign, 5 exponent, 10 fraction bits (IEEE 754 binary16)
 //   BFloat16   1 sign, 8 exponent, 7 fraction bits: the upper half of a float
@@ -21,6 +21,7 @@ struct Float16 {
 
 struct BFloat16 {
   std::uint16_t bits = 0;
+  friend constexpr bool operator==(BFloat16, BFloat16) = default;  // of the bits
 };
 
 constexpr float to_float(Float16 value) {
@@ -38,6 +39,16 @@ constexpr float to_float(Float16 value) {
 constexpr float to_float(BFloat16 value) {
   return std::bit_cast<float>(std::uint32_t{value.bits} << 16);
 }
+
+/// The nearest bfloat16, to even where two are as near; NaN stays NaN.
+constexpr BFloat16 to_bfloat16(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  if (value != value) return {static_cast<std::uint16_t>(bits >> 16 | 0x40u)};
+  return {static_cast<std::uint16_t>((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16)};
+}
+
+/// The name as a format: Packed<bfloat16>.
+using bfloat16 = BFloat16;
 
 }  // namespace EIGENFORMER_ABI
 }  // namespace eigenformer

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: MIT
+// Our side of the comparison, and the machine's limits: rates of multiply-adds and of reading
+// memory. The argument is the number of threads.
+
+#include <memory>
+
+#include "bench/compare/worker.hpp"
+#include "eigenformer/eigenformer.hpp"
+
+namespace {
+
+using compare::Json;
+using compare::Prepared;
+using ef::Index;
+
+// ------------------------------------------------------------------ formats of parameters
+
+struct Plain {
+  template <class M>
+  static M of(M module) {
+    return module;
+  }
+};
+template <class Format>
+struct Packed {
+  template <class M>
+  static auto of(const M& module) {
+    return ef::pack<Format>(module);
+  }
+};
+
+/// f(the format that the case names).
+template <class F>
+Prepared with_format(const std::string& name, F&& f) {
+  if (name == "float") return f(Plain{});
+  if (name == "packed") return f(Packed<ef::Packed<float>>{});
+  throw compare::Unsupported("there is no format \"" + name + "\"");
+}
+
+// ------------------------------------------------------------------ parameters and inputs
+
+template <int Rank>
+std::span<float> elements(ef::Tensor<float, Rank>& tensor) {
+  return {tensor.data(), static_cast<std::size_t>(tensor.size())};
+}
+
+template <class M>
+M filled(M module, const std::string& prefix = "") {
+  ef::for_each_parameter(module, [&](const std::string& name, auto& parameter) {
+    constexpr int rank = std::remove_reference_t<decltype(parameter)>::rank;
+    compare::fill(prefix + name, elements(parameter), rank == 2 ? parameter.dim(rank - 1) : 0);
+  });
+  return module;
+}
+
+ef::Tensor<std::int32_t, 2> token_ids(Index batch, Index tokens, Index vocab_size) {
+  ef::Tensor<std::int32_t, 2> ids({batch, tokens});
+  for (Index i = 0; i < ids.size(); ++i) {
+    ids.data()[i] = static_cast<std::int32_t>(997 * i % vocab_size);
+  }
+  return ids;
+}
+
+/// The numbers of a case, and what every pass needs: threads, scratch memory, a mask.
+struct Call {
+  Call(const Json& c, ef::ThreadPool& pool)
+      : batch(c["batch"]),
+        tokens(c["tokens"]),
+        layers(c["layers"]),
+        hidden_size(c["hidden_size"]),
+        intermediate_size(c["intermediate_size"]),
+        num_attention_heads(c["num_attention_heads"]),
+        vocab_size(c["vocab_size"]),
+        past(c["past"]),
+        lengths(c["lengths"].get<std::vector<int>>()),
+        workspace(pool) {
+    mask.causal = c["causal"];
+    if (!lengths.empty()) mask.key_lengths = lengths;
+  }
+  Call(const Call&) = delete;  // the mask views the lengths
+  Call& operator=(const Call&) = delete;
+
+  Index batch, tokens, layers, hidden_size, intermediate_size, num_attention_heads, vocab_size;
+  Index past;
+  std::vector<int> lengths;
+  ef::Mask<float> mask;
+  ef::Workspace workspace;
+};
+
+// ------------------------------------------------------------------ blocks
+
+/// Layers with weights of their own, each on the result of the one before.
+template <class Layer>
+struct Chain {
+  explicit Chain(std::unique_ptr<Call> call_)
+      : call(std::move(call_)),
+        x({call->batch, call->tokens, call->hidden_size}),
+        even(x.shape()),
+        odd(x.shape()) {
+    compare::fill("x", elements(x), 1);
+  }
+
+  void pass() {
+    const ef::Tensor<float, 3>* from = &x;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      auto& to = i % 2 == 0 ? even : odd;
+      if constexpr (requires { layers[i].forward(*from, to, call->workspace); }) {
+        layers[i].forward(*from, to, call->workspace);
+      } else {
+        layers[i].forward(*from, call->mask, to, call->workspace);
+      }
+      from = &to;
+    }
+  }
+  std::span<const float> result() { return elements(layers.size() % 2 == 1 ? even : odd); }
+
+  std::unique_ptr<Call> call;
+  std::vector<Layer> layers;
+  ef::Tensor<float, 3> x, even, odd;
+};
+
+template <class Format>
+using EncoderLayer = ef::EncoderLayer<Format>;  // with the norm and feed-forward of BERT
+
+/// From ids to hidden states.
+template <class Model>
+struct Encoder {
+  Encoder(std::unique_ptr<Call> call_, Model model_)
+      : call(std::move(call_)),
+        model(std::move(model_)),
+        ids(token_ids(call->batch, call->tokens, call->vocab_size)),
+        y({call->batch, call->tokens, call->hidden_size}) {}
+
+  void pass() { model.forward(ids, {}, call->mask, y, call->workspace); }
+  std::span<const float> result() { return elements(y); }
+
+  std::unique_ptr<Call> call;
+  Model model;
+  ef::Tensor<std::int32_t, 2> ids;
+  ef::Tensor<float, 3> y;
+};
+
+/// One token after those in the cache, to the scores of the next.
+template <class Model>
+struct Decoder {
+  Decoder(std::unique_ptr<Call> call_, Model model_)
+      : call(std::move(call_)),
+        model(std::move(model_)),
+        next(token_ids(1, 1, call->vocab_size)),
+        logits({1, call->vocab_size}),
+        cache(model.make_cache(1, call->past + 1)) {
+    model.forward_last(token_ids(1, call->past, call->vocab_size), {}, cache, logits,
+                       call->workspace);
+  }
+
+  void pass() {
+    model.forward_last(next, {}, cache, logits, call->workspace);
+    cache.truncate(0, call->past);
+  }
+  std::span<const float> result() { return elements(logits); }
+
+  std::unique_ptr<Call> call;
+  Model model;
+  ef::Tensor<std::int32_t, 2> next;
+  ef::Tensor<float, 2> logits;
+  typename Model::Cache cache;
+};
+
+template <class State>
+Prepared prepared(std::shared_ptr<State> state) {
+  return {[state] { state->pass(); }, [state] { return state->result(); }};
+}
+
+template <template <class> class Layer, class Format, class Config>
+Prepared chain(std::unique_ptr<Call> call, Format format, const Config& config) {
+  using Formatted = decltype(format.of(Layer<float>(config)));
+  const Index count = call->layers;
+  const auto state = std::make_shared<Chain<Formatted>>(std::move(call));
+  for (Index i = 0; i < count; ++i) {
+    state->layers.push_back(
+        format.of(filled(Layer<float>(config), "layers." + std::to_string(i) + ".")));
+  }
+  return prepared(state);
+}
+
+template <template <class> class State, class Format, class Model>
+Prepared whole(std::unique_ptr<Call> call, Format format, Model plain) {
+  auto model = format.of(filled(std::move(plain)));
+  return prepared(std::make_shared<State<decltype(model)>>(std::move(call), std::move(model)));
+}
+
+// ------------------------------------------------------------------ the machine's limits
+
+#ifdef __AVX512F__
+constexpr int register_bytes = 64;
+#elif defined(__AVX__)
+constexpr int register_bytes = 32;
+#else
+constexpr int register_bytes = 16;
+#endif
+using Vector __attribute__((vector_size(register_bytes), may_alias)) = float;
+constexpr Index lanes = register_bytes / 4;
+
+/// As many additions and multiplications as asked for, on registers alone.
+Prepared multiply_add(double operations, ef::ThreadPool& pool) {
+  constexpr int chains = 12;
+  const auto sums = std::make_shared<std::vector<float>>(pool.concurrency());
+  const double rounds =
+      operations / (2.0 * chains * lanes * static_cast<double>(pool.concurrency()));
+  return {[=, &pool] {
+            pool.parallel_for(pool.concurrency(), [&](Index thread) {
+              Vector sum[chains], factor = Vector{} + 0.999f, term = Vector{} + 0.5f;
+              for (int i = 0; i < chains; ++i) sum[i] = Vector{} + static_cast<float>(i);
+              for (Index round = 0; round < static_cast<Index>(rounds); ++round) {
+                EIGENFORMER_UNROLL
+                for (int i = 0; i < chains; ++i) sum[i] = sum[i] * factor + term;
+              }
+              for (int i = 1; i < chains; ++i) sum[0] += sum[i];
+              (*sums)[static_cast<std::size_t>(thread)] = sum[0][0];
+            });
+          },
+          [=] { return std::span<const float>(*sums); }};
+}
+
+/// As many bytes as asked for, read once by all threads together.
+Prepared memory_read(double bytes, ef::ThreadPool& pool) {
+  constexpr Index parts = 64, chains = 8;
+  const Index size = static_cast<Index>(bytes / sizeof(float) / parts);
+  const auto memory =
+      std::make_shared<std::vector<float>>(static_cast<std::size_t>(parts * size), 1.0f);
+  const auto sums = std::make_shared<std::vector<float>>(parts);
+  return {[=, &pool] {
+            pool.parallel_for(parts, [&](Index part) {
+              const float* from = memory->data() + part * size;
+              Vector sum[chains] = {};
+              for (Index i = 0; i + chains * lanes <= size; i += chains * lanes) {
+                EIGENFORMER_UNROLL
+                for (Index j = 0; j < chains; ++j) {
+                  Vector value;
+                  __builtin_memcpy(&value, from + i + j * lanes, sizeof value);
+                  sum[j] += value;
+                }
+              }
+              for (Index j = 1; j < chains; ++j) sum[0] += sum[j];
+              (*sums)[static_cast<std::size_t>(part)] = sum[0][0];
+            });
+          },
+          [=] { return std::span<const float>(*sums); }};
+}
+
+// ------------------------------------------------------------------ cases
+
+template <class Format>
+Prepared block(const std::string& name, std::unique_ptr<Call> call, Format format) {
+  const Call& c = *call;
+  if (name == "feed_forward") {
+    return chain<ef::FeedForward>(std::move(call), format,
+                                  ef::FeedForwardConfig{.hidden_size = c.hidden_size,
+                                                        .intermediate_size = c.intermediate_size});
+  }
+  if (name == "gated_feed_forward") {
+    return chain<ef::GatedFeedForward>(
+        std::move(call), format,
+        ef::FeedForwardConfig{.hidden_size = c.hidden_size,
+                              .intermediate_size = c.intermediate_size,
+                              .activation = ef::Activation::silu,
+                              .bias = false});
+  }
+  if (name == "attention") {
+    return chain<ef::MultiHeadAttention>(
+        std::move(call), format,
+        ef::MultiHeadAttentionConfig{.hidden_size = c.hidden_size,
+                                     .num_attention_heads = c.num_attention_heads});
+  }
+  if (name == "encoder_layer") {
+    return chain<EncoderLayer>(std::move(call), format,
+                               ef::EncoderLayerConfig{.hidden_size = c.hidden_size,
+                                                      .num_attention_heads = c.num_attention_heads,
+                                                      .intermediate_size = c.intermediate_size});
+  }
+  if (name == "encoder") {
+    return whole<Encoder>(
+        std::move(call), format,
+        ef::TransformerEncoder<float>({.vocab_size = c.vocab_size,
+                                       .hidden_size = c.hidden_size,
+                                       .num_hidden_layers = c.layers,
+                                       .num_attention_heads = c.num_attention_heads,
+                                       .intermediate_size = c.intermediate_size,
+                                       .layer_norm_eps = 1e-5}));
+  }
+  if (name == "decoder") {
+    return whole<Decoder>(
+        std::move(call), format,
+        ef::TransformerDecoder<float>({.vocab_size = c.vocab_size,
+                                       .hidden_size = c.hidden_size,
+                                       .num_hidden_layers = c.layers,
+                                       .num_attention_heads = c.num_attention_heads,
+                                       .intermediate_size = c.intermediate_size,
+                                       .activation = ef::Activation::gelu_tanh}));
+  }
+  throw compare::Unsupported("there is no block \"" + name + "\"");
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count != 2) return std::cerr << "usage: eigenformer_worker THREADS\n", 1;
+  ef::ThreadPool pool(std::stoi(arguments[1]));
+  compare::serve("Eigenformer", COMPARE_VERSION, [&](const Json& c) {
+    const std::string name = c["block"];
+    if (name == "multiply_add") return multiply_add(c["operations"], pool);
+    if (name == "memory_read") return memory_read(c["bytes"], pool);
+    auto call = std::make_unique<Call>(c, pool);
+    return with_format(c["format"],
+                       [&](auto format) { return block(name, std::move(call), format); });
+  });
+}

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+
+// The vector code of the library, compiled once for a whole program: the target
+// eigenformer::compiled. Its users define EIGENFORMER_COMPILED, this file doesn't.
+#undef EIGENFORMER_COMPILED
+
+#include "eigenformer/kernels/machine.hpp"
+
+namespace eigenformer {
+inline namespace EIGENFORMER_ABI {
+namespace kernels {
+
+template const Machine<float>& machine<float>();
+template const Machine<double>& machine<double>();
+
+/// Makes the inline function one that other translation units find.
+[[gnu::used]] static const CompressedMachine& (*const keep)() = compressed_machine;
+
+}  // namespace kernels
+}  // namespace EIGENFORMER_ABI
+}  // namespace eigenformer

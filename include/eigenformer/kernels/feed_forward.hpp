@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// The two products of a feed-forward network, fused:
+//
+//   h = activation(x W1^T + b1)                       (M, F)
+//   h = activation(x Wg^T + bg) * (x W1^T + b1)       with a gate
+//   y = h W2^T + b2                                   (M, C)
+//
+// Many rows are taken in blocks, and for each block the hidden size in chunks: a chunk of h is made
+// and used while it is in the second-level cache, so scratch memory grows neither with M nor with
+// F. The second product continues from its partial sums, chunk after chunk, which is the order of
+// additions of one product. Few rows, whose h is small, are split over threads by columns, one
+// product after the other.
+
+#include "eigenformer/kernels/linear.hpp"
+
+namespace eigenformer {
+inline namespace EIGENFORMER_ABI {
+namespace kernels {
+
+template <class T>
+struct FeedForwardMaps {
+  AffineMap<T> first, second;
+  const AffineMap<T>* gate = nullptr;
+  Activation activation;
+  Index hidden_size, intermediate_size;  // C, F
+};
+
+namespace internal {
+
+/// Elements of the hidden size in a chunk: whole panels, whole blocks of the second product's k.
+template <class T>
+inline constexpr Index feed_forward_chunk = depth_block<T>;
+
+/// Rows begin ... end - 1.
+template <class T>
+void feed_forward_rows(TensorView<const T, 2> x, const FeedForwardMaps<T>& maps, TensorView<T, 2> y,
+                       Index begin, Index end, Arena& arena) {
+  const Index C = maps.hidden_size, F = maps.intermediate_size, rows = end - begin;
+  const Index width = (std::min)(F, feed_forward_chunk<T>);
+  Scratch scratch(arena);
+  T* hidden = scratch.array<T>(rows * width);
+  T* value = maps.gate == nullptr ? nullptr : scratch.array<T>(rows * width);
+  const auto nothing = [](Index, Index, Index, Index) {};
+  Index f = 0;
+  do {  // once even for F = 0, where y is the bias
+    const Index chunk = (std::min)(width, F - f);
+    const auto map_to = [&](const AffineMap<T>& map, T* to) {
+      return MatrixProduct<T>{.rows = rows,
+                              .columns = chunk,
+                              .depth = C,
+                              .a = x.data() + begin * C,
+                              .a_stride = C,
+                              .b = map.weight.part(f, 0),
+                              .bias = map.bias == nullptr ? nullptr : map.bias + f,
+                              .c = to,
+                              .c_stride = width};
+    };
+    if (maps.gate != nullptr) multiply_range(map_to(maps.first, value), 0, rows, 0, chunk, nothing);
+    const LinearFinish<T> finish{.activation = maps.activation, .multiplier = value};
+    multiply_range(map_to(maps.gate != nullptr ? *maps.gate : maps.first, hidden), 0, rows, 0,
+                   chunk, [&](Index row, Index count, Index column, Index columns) {
+                     for (Index r = row; r < row + count; ++r) {
+                       const Index offset = r * width + column;
+                       finish.apply(hidden + offset, offset, columns);
+                     }
+                   });
+    multiply_range(MatrixProduct<T>{.rows = rows,
+                                    .columns = C,
+                                    .depth = chunk,
+                                    .a = hidden,
+                                    .a_stride = width,
+                                    .b = maps.second.weight.part(0, f),
+                                    .bias = maps.second.bias,
+                                    .c = y.data() + begin * C,
+                                    .c_stride = C,
+                                    .continues = f > 0,
+                                    .ends = f + chunk == F},
+                   0, rows, 0, C, nothing);
+    f += chunk;
+  } while (f < F);
+}
+
+}  // namespace internal
+
+/// One product after the other.
+template <class T>
+void feed_forward_unfused(TensorView<const T, 2> x, const FeedForwardMaps<T>& maps,
+                          TensorView<T, 2> y, Workspace& workspace) {
+  Scratch scratch(workspace);
+  const auto hidden = scratch.tensor<T, 2>({x.rows(), maps.intermediate_size});
+  LinearFinish<T> finish{.activation = maps.activation};
+  if (maps.gate != nullptr) {
+    const auto value = scratch.tensor<T, 2>(hidden.shape());
+    linear<T>(x, maps.first, value, {}, workspace);
+    finish.multiplier = value.data();
+    linear<T>(x, *maps.gate, hidden, finish, workspace);
+  } else {
+    linear<T>(x, maps.first, hidden, finish, workspace);
+  }
+  linear<T>(hidden, maps.second, y, {}, workspace);
+}
+
+/// x, y: (M, C); y must not overlap the others.
+template <class T>
+void feed_forward(TensorView<const T, 2> x, const FeedForwardMaps<T>& maps, TensorView<T, 2> y,
+                  Workspace& workspace) {
+  if (maps.second.weight.quantizes_rows) {  // needs whole rows of h
+    const Index C = maps.hidden_size, block = plain_row_block * workspace.concurrency();
+    for (Index row = 0; row < x.rows(); row += block) {
+      const Index rows = (std::min)(block, x.rows() - row);
+      feed_forward_unfused<T>(TensorView<const T, 2>(x.data() + row * C, {rows, C}), maps,
+                              TensorView<T, 2>(y.data() + row * C, {rows, C}), workspace);
+    }
+    return;
+  }
+  if (!splits_rows(x.rows(), workspace)) {
+    feed_forward_unfused(x, maps, y, workspace);
+    return;
+  }
+  // Whole tiles of rows, as evenly as that allows.
+  const Index rows = x.rows(), units = (rows + few_rows - 1) / few_rows;
+  const Index block = row_block(maps.second.weight) * workspace.concurrency();
+  const Index tasks = (rows + block - 1) / block * workspace.concurrency();
+  workspace.parallel_for(tasks, [&](Index task, Arena& arena) {
+    const Index begin = units * task / tasks * few_rows;
+    const Index end = (std::min)(rows, units * (task + 1) / tasks * few_rows);
+    if (begin < end) internal::feed_forward_rows(x, maps, y, begin, end, arena);
+  });
+}
+
+}  // namespace kernels
+}  // namespace EIGENFORMER_ABI
+}  // namespace eigenformer

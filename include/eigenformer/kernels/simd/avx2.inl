@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+
+// `Simd<T>` with AVX2 and FMA, for programs compiled without them: see kernels/machine.hpp. What
+// the members do stands in packets.inl.
+
+namespace eigenformer {
+inline namespace EIGENFORMER_ABI {
+namespace kernels {
+namespace EIGENFORMER_TARGET {
+
+inline constexpr int tile_accumulators = 12;
+
+template <class T>
+struct Simd;
+
+template <>
+struct Simd<float> {
+  using Vector = __m256;
+  static constexpr Index width = 8;
+
+  static Vector load(const float* from) { return _mm256_loadu_ps(from); }
+  static void store(float* to, Vector a) { _mm256_storeu_ps(to, a); }
+  static Vector set(float a) { return _mm256_set1_ps(a); }
+
+  static Vector add(Vector a, Vector b) { return _mm256_add_ps(a, b); }
+  static Vector subtract(Vector a, Vector b) { return _mm256_sub_ps(a, b); }
+  static Vector multiply(Vector a, Vector b) { return _mm256_mul_ps(a, b); }
+  static Vector divide(Vector a, Vector b) { return _mm256_div_ps(a, b); }
+  static Vector absolute(Vector a) { return _mm256_andnot_ps(set(-0.0f), a); }
+  static Vector fma(Vector a, Vector b, Vector c) { return _mm256_fmadd_ps(a, b, c); }
+
+  static Vector less(Vector a, Vector b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
+  static Vector select(Vector mask, Vector yes, Vector no) {
+    return _mm256_blendv_ps(no, yes, mask);
+  }
+
+  static Vector power_of_two(Vector n) {
+    const __m256i biased = _mm256_cvtps_epi32(add(n, set(127)));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(biased, 23));
+  }
+
+  /// 32-bit lanes of compressed numbers, widened.
+  static __m256i load_lanes(const void* from) {
+    return _mm256_loadu_si256(static_cast<const __m256i*>(from));
+  }
+  static Vector lower_halves(__m256i lanes) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(lanes, 16));
+  }
+  static Vector upper_halves(__m256i lanes) {
+    return _mm256_castsi256_ps(
+        _mm256_and_si256(lanes, _mm256_set1_epi32(static_cast<int>(0xFFFF0000u))));
+  }
+  template <int Byte>
+  static Vector bytes(__m256i lanes) {
+    return _mm256_cvtepi32_ps(_mm256_srai_epi32(_mm256_slli_epi32(lanes, 24 - 8 * Byte), 24));
+  }
+
+  static void transpose(Vector (&square)[width]) {
+    Vector pairs[width], quads[width];
+    EIGENFORMER_UNROLL
+    for (Index i = 0; i < width; i += 2) {
+      pairs[i] = _mm256_unpacklo_ps(square[i], square[i + 1]);
+      pairs[i + 1] = _mm256_unpackhi_ps(square[i], square[i + 1]);
+    }
+    EIGENFORMER_UNROLL
+    for (Index i = 0; i < width; i += 4) {
+      quads[i] = _mm256_shuffle_ps(pairs[i], pairs[i + 2], 0x44);
+      quads[i + 1] = _mm256_shuffle_ps(pairs[i], pairs[i + 2], 0xee);
+      quads[i + 2] = _mm256_shuffle_ps(pairs[i + 1], pairs[i + 3], 0x44);
+      quads[i + 3] = _mm256_shuffle_ps(pairs[i + 1], pairs[i + 3], 0xee);
+    }
+    EIGENFORMER_UNROLL
+    for (Index i = 0; i < 4; ++i) {
+      square[i] = _mm256_permute2f128_ps(quads[i], quads[i + 4], 0x20);
+      square[i + 4] = _mm256_permute2f128_ps(quads[i], quads[i + 4], 0x31);
+    }
+  }
+};
+
+template <>
+struct Simd<double> {
+  using Vector = __m256d;
+  static constexpr Index width = 4;
+
+  static Vector load(const double* from) { return _mm256_loadu_pd(from); }
+  static void store(double* to, Vector a) { _mm256_storeu_pd(to, a); }
+  static Vector set(double a) { return _mm256_set1_pd(a); }
+
+  static Vector add(Vector a, Vector b) { return _mm256_add_pd(a, b); }
+  static Vector subtract(Vector a, Vector b) { return _mm256_sub_pd(a, b); }
+  static Vector multiply(Vector a, Vector b) { return _mm256_mul_pd(a, b); }
+  static Vector divide(Vector a, Vector b) { return _mm256_div_pd(a, b); }
+  static Vector absolute(Vector a) { return _mm256_andnot_pd(set(-0.0), a); }
+  static Vector fma(Vector a, Vector b, Vector c) { return _mm256_fmadd_pd(a, b, c); }
+
+  static Vector less(Vector a, Vector b) { return _mm256_cmp_pd(a, b, _CMP_LT_OQ); }
+  static Vector select(Vector mask, Vector yes, Vector no) {
+    return _mm256_blendv_pd(no, yes, mask);
+  }
+
+  static Vector power_of_two(Vector n) {
+    const __m256d shifted = add(n, set(0x1.8p52 + 1023.0));
+    return _mm256_castsi256_pd(_mm256_slli_epi64(_mm256_castpd_si256(shifted), 52));
+  }
+
+  static void transpose(Vector (&square)[width]) {
+    const Vector a = _mm256_unpacklo_pd(square[0], square[1]);
+    const Vector b = _mm256_unpackhi_pd(square[0], square[1]);
+    const Vector c = _mm256_unpacklo_pd(square[2], square[3]);
+    const Vector d = _mm256_unpackhi_pd(square[2], square[3]);
+    square[0] = _mm256_permute2f128_pd(a, c, 0x20);
+    square[1] = _mm256_permute2f128_pd(b, d, 0x20);
+    square[2] = _mm256_permute2f128_pd(a, c, 0x31);
+    square[3] = _mm256_permute2f128_pd(b, d, 0x31);
+  }
+};
+
+}  // namespace EIGENFORMER_TARGET
+}  // namespace kernels
+}  // namespace EIGENFORMER_ABI
+}  // namespace eigenformer

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+
+// Elementary functions on registers: exp, tanh, the logistic function, the normal distribution. The
+// library's own polynomials (kernels/polynomials.hpp), so results depend neither on the C library
+// nor on Eigen's version.
+//
+// Results of exp below 1.7e-38 (float) or 4.5e-308 (double) are flushed to zero. NaN in, NaN out.
+// Number types other than float and double take <cmath>'s functions, found through
+// argument-dependent look-up.
+
+namespace eigenformer {
+inline namespace EIGENFORMER_ABI {
+namespace kernels {
+namespace EIGENFORMER_TARGET {
+
+/// Horner's scheme, unrolled.
+template <class T, std::size_t Count>
+EIGENFORMER_ALWAYS_INLINE typename Simd<T>::Vector polynomial(const T (&coefficients)[Count],
+                                                              typename Simd<T>::Vector x) {
+  using S = Simd<T>;
+  typename S::Vector sum = S::set(coefficients[Count - 1]);
+  EIGENFORMER_UNROLL
+  for (std::size_t i = 2; i <= Count; ++i) sum = S::fma(sum, x, S::set(coefficients[Count - i]));
+  return sum;
+}
+
+/// e^(x + correction) = scale * (1 + fraction) with scale = 2^n / 2 kept apart by a factor of two,
+/// so that the largest results don't overflow early. x must lie in [lowest, highest]; |correction|
+/// must be far below 1.
+template <class T>
+struct ExponentialParts {
+  typename Simd<T>::Vector half_scale, fraction;
+};
+
+template <class T>
+EIGENFORMER_ALWAYS_INLINE ExponentialParts<T> exponential_parts(
+    typename Simd<T>::Vector x, typename Simd<T>::Vector correction) {
+  using S = Simd<T>;
+  using Constants = ExponentialConstants<T>;
+  const auto round = S::set(Constants::round);
+  const auto n = S::subtract(S::fma(x, S::set(Constants::inverse_log_2), round), round);
+  auto r = S::fma(n, S::set(-Constants::log_2_high), x);
+  r = S::add(S::fma(n, S::set(-Constants::log_2_low), r), correction);
+  const auto square = S::multiply(r, r);
+  const auto fraction = S::fma(square, polynomial(Constants::q, r), r);
+  return {S::power_of_two(S::subtract(n, S::set(T(1)))), fraction};
+}
+
+/// e^(x + correction), for a correction far below 1 that doesn't fit into x.
+template <class T>
+EIGENFORMER_ALWAYS_INLINE typename Simd<T>::Vector exponential(
+    typename Simd<T>::Vector x, typename Simd<T>::Vector correction) {
+  using S = Simd<T>;
+  using Constants = ExponentialConstants<T>;
+  const auto lowest = S::set(Constants::lowest), highest = S::set(Constants::highest);
+  const auto inside =
+      S::select(S::less(highest, x), highest, S::select(S::less(x, lowest), lowest, x));
+  const auto parts = exponential_parts<T>(inside, correction);
+  const auto half = S::fma(parts.half_scale, parts.fraction, parts.half_scale);
+  return S::select(S::less(x, lowest), S::set(T(0)), S::add(half, half));
+}
+
+template <class T>
+EIGENFORMER_ALWAYS_INLINE typename Simd<T>::Vector exponential(typename Simd<T>::Vector x) {
+  if constexpr (has_polynomials<T>) {
+    return exponential<T>(x, Simd<T>::set(T(0)));
+  } else {
+    using std::exp;
+    return exp(x);
+  }
+}
+
+/// tanh(x) = -m / (2 + m) with m = e^{-2|x|} - 1, and x's sign.
+template <class T>
+EIGENFORMER_ALWAYS_INLINE typename Simd<T>::Vector hyperbolic_tangent(typename Simd<T>::Vector x) {
+  using S = Simd<T>;
+  if constexpr (has_polynomials<T>) {
+    const auto lowest = S::set(T(-44));  // tanh is 1 to the last bit long before 22
+    auto argument = S::multiply(S::set(T(-2)), S::absolute(x));
+    argument = S::select(S::less(argument, lowest), lowest, argument);
+    const auto parts = exponential_parts<T>(argument, S::set(T(0)));
+    const auto scale = S::add(parts.half_scale, parts.half_scale);
+    const auto m = S::fma(scale, parts.fraction, S::subtract(scale, S::set(T(1))));
+    const auto magnitude = S::divide(S::subtract(S::set(T(0)), m), S::add(S::set(T(2)), m));
+    return S::select(S::less(x, S::set(T(0))), S::subtract(S::set(T(0)), magnitude), magnitude);
+  } else {
+    using std::tanh;
+    return tanh(x);
+  }
+}
+
+/// 1 / (1 + e^{-x}).
+template <class T>
+EIGENFORMER_ALWAYS_INLINE typename Simd<T>::Vector logistic(typename Simd<T>::Vector x) {
+  using S = Simd<T>;
+  const auto one = S::set(T(1));
+  return S::divide(one, S::add(one, exponential<T>(S::subtract(S::set(T(0)), x))));
+}
+
+/// The standard normal distribution's cumulative function at x and e^{-x^2/2}: what GELU and its
+/// derivative need.
+template <class T>
+struct NormalDistribution {
+  typename Simd<T>::Vector cumulative, bell;
+};
+
+/// cumulative = erfc(-x / sqrt(2)) / 2, accurate relative to itself in the left tail too.
+template <class T>
+EIGENFORMER_ALWAYS_INLINE NormalDistribution<T> normal_distribution(typename Simd<T>::Vector x) {
+  using S = Simd<T>;
+  if constexpr (has_polynomials<T>) {
+    using Constants = ComplementaryErrorConstants<T>;
+    const auto one = S::set(T(1)), half = S::set(T(0.5)), minus_half = S::set(T(-0.5));
+    const auto furthest = S::set(Constants::furthest * T(1.4142135623730950488));
+    auto a = S::absolute(x);
+    a = S::select(S::less(furthest, a), furthest, a);
+    const auto square = S::multiply(a, a);
+    const auto rounded_off =
+        S::fma(a, a, S::subtract(S::set(T(0)), square));  // 0 without hardware fma
+    const auto bell =
+        exponential<T>(S::multiply(minus_half, square), S::multiply(minus_half, rounded_off));
+    const auto z = S::multiply(a, S::set(T(0.70710678118654752440)));
+    const auto k = S::set(T(2.5));
+    const auto z_plus_k = S::add(z, k);
+    const auto two_z_plus_1 = S::fma(z, S::set(T(2)), one);
+    const auto inverse = S::divide(one, S::multiply(z_plus_k, two_z_plus_1));
+    const auto t = S::multiply(S::subtract(z, k), S::multiply(inverse, two_z_plus_1));
+    const auto scaled = S::multiply(polynomial(Constants::g, t), S::multiply(inverse, z_plus_k));
+    const auto tail = S::multiply(S::multiply(half, bell), scaled);
+    return {S::select(S::less(x, S::set(T(0))), tail, S::subtract(one, tail)), bell};
+  } else {
+    using std::erfc;
+    using std::exp;
+    return {T(0.5) * erfc(-x * T(0.707106781186547524400844362104849039L)), exp(T(-0.5) * x * x)};
+  }
+}
+
+}  // namespace EIGENFORMER_TARGET
+}  // namespace kernels
+}  // namespace EIGENFORMER_ABI
+}  // namespace eigenformer

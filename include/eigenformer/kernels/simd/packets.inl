@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT
+
+// `Simd<T>`: the registers of the instruction set for which this translation unit is compiled, over
+// Eigen's packets, which cover every machine that Eigen knows, and over plain scalars (width 1)
+// where a number type has no packets.
+
+namespace eigenformer {
+inline namespace EIGENFORMER_ABI {
+namespace kernels {
+namespace EIGENFORMER_TARGET {
+
+/// Three quarters of the vector registers: the rest holds the factors.
+inline constexpr int tile_accumulators =
+    static_cast<int>(EIGEN_ARCH_DEFAULT_NUMBER_OF_REGISTERS) * 3 / 4;
+
+template <class Vector>
+struct IntegersOf {
+  using Type = std::int32_t;
+};
+template <class Vector>
+requires requires { typename Eigen::internal::unpacket_traits<Vector>::integer_packet; }
+struct IntegersOf<Vector> {
+  using Type = typename Eigen::internal::unpacket_traits<Vector>::integer_packet;
+};
+
+template <class T>
+struct Simd {
+  using Traits = Eigen::internal::packet_traits<T>;
+  using Vector =
+      std::conditional_t<static_cast<bool>(Traits::Vectorizable), typename Traits::type, T>;
+  static constexpr Index width = native_width<T>;
+  using Integers = typename IntegersOf<Vector>::Type;  // as many, of 32 bits; for float
+
+  static Vector load(const T* from) { return Eigen::internal::ploadu<Vector>(from); }
+  static void store(T* to, Vector a) { Eigen::internal::pstoreu(to, a); }
+  static Vector set(T a) { return Eigen::internal::pset1<Vector>(a); }
+
+  static Vector add(Vector a, Vector b) { return Eigen::internal::padd(a, b); }
+  static Vector subtract(Vector a, Vector b) { return Eigen::internal::psub(a, b); }
+  static Vector multiply(Vector a, Vector b) { return Eigen::internal::pmul(a, b); }
+  static Vector divide(Vector a, Vector b) { return Eigen::internal::pdiv(a, b); }
+  static Vector absolute(Vector a) { return Eigen::internal::pabs(a); }
+
+  /// a * b + c, rounded once where the machine can.
+  static Vector fma(Vector a, Vector b, Vector c) {
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    // Eigen's scalar form is a * b + c, which the compiler would fuse in one kernel and not in
+    // another.
+    if constexpr (width == 1 && std::is_floating_point_v<T>) return std::fma(a, b, c);
+#endif
+    return Eigen::internal::pmadd(a, b, c);
+  }
+
+  /// A mask for `select`: a < b, false where either is NaN.
+  static auto less(Vector a, Vector b) {
+    if constexpr (width == 1) {
+      return a < b;
+    } else {
+      return Eigen::internal::pcmp_lt(a, b);
+    }
+  }
+  template <class Mask>
+  static Vector select(Mask mask, Vector yes, Vector no) {
+    if constexpr (width == 1) {
+      return mask ? yes : no;
+    } else {
+      return Eigen::internal::pselect(mask, yes, no);
+    }
+  }
+
+  /// 2^n for whole n (float: -126 <= n <= 127, double: -1022 <= n <= 1023); anything for other n.
+  static Vector power_of_two(Vector n) {
+    static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>);
+    if constexpr (std::is_same_v<T, float> && width > 1) {
+      const Integers biased = Eigen::internal::pcast<Vector, Integers>(add(n, set(T(127))));
+      return Eigen::internal::preinterpret<Vector>(
+          Eigen::internal::plogical_shift_left<23>(biased));
+    } else {
+      T lanes[width];
+      store(lanes, n);
+      exponents_to_powers(lanes);
+      return load(lanes);
+    }
+  }
+
+  /// 32-bit lanes of compressed numbers, widened; T is float.
+  static Integers load_lanes(const void* from) {
+    if constexpr (width == 1) {
+      Integers lane;
+      std::memcpy(&lane, from, sizeof lane);
+      return lane;
+    } else {
+      return Eigen::internal::ploadu<Integers>(static_cast<const int*>(from));
+    }
+  }
+  static Vector lower_halves(Integers lanes) { return reinterpret(shift_left<16>(lanes)); }
+  static Vector upper_halves(Integers lanes) {
+    constexpr int mask = static_cast<int>(0xFFFF0000u);
+    if constexpr (width == 1) {
+      return reinterpret(lanes & mask);
+    } else {
+      return reinterpret(Eigen::internal::pand(lanes, Eigen::internal::pset1<Integers>(mask)));
+    }
+  }
+  template <int Byte>
+  static Vector bytes(Integers lanes) {
+    const Integers top = shift_left<24 - 8 * Byte>(lanes);
+    if constexpr (width == 1) {
+      return static_cast<Vector>(top >> 24);
+    } else {
+      return Eigen::internal::pcast<Integers, Vector>(
+          Eigen::internal::parithmetic_shift_right<24>(top));
+    }
+  }
+
+  /// Transposes a square of registers: row i, lane j to row j, lane i.
+  static void transpose(Vector (&square)[width]) {
+    if constexpr (width > 1) {
+      Eigen::internal::PacketBlock<Vector, static_cast<int>(width)> block;
+      EIGENFORMER_UNROLL
+      for (Index i = 0; i < width; ++i) block.packet[i] = square[i];
+      Eigen::internal::ptranspose(block);
+      EIGENFORMER_UNROLL
+      for (Index i = 0; i < width; ++i) square[i] = block.packet[i];
+    }
+  }
+
+ private:
+  template <int Bits>
+  static Integers shift_left(Integers a) {
+    if constexpr (width == 1) {
+      return static_cast<Integers>(static_cast<std::uint32_t>(a) << Bits);
+    } else if constexpr (Bits == 0) {
+      return a;
+    } else {
+      return Eigen::internal::plogical_shift_left<Bits>(a);
+    }
+  }
+  static Vector reinterpret(Integers a) {
+    if constexpr (width == 1) {
+      Vector result;
+      std::memcpy(&result, &a, sizeof result);
+      return result;
+    } else {
+      return Eigen::internal::preinterpret<Vector>(a);
+    }
+  }
+
+  // Lane by lane; compilers turn the loop into vector instructions. Adding 1.5 * 2^(mantissa bits)
+  // brings n + bias into the low bits, from where they are shifted into the exponent's place. Any n
+  // gives some number, NaN too.
+  static void exponents_to_powers(T (&lanes)[width]) {
+    constexpr bool is_float = std::is_same_v<T, float>;
+    using Bits = std::conditional_t<is_float, std::uint32_t, std::uint64_t>;
+    constexpr T shift = is_float ? T(0x1.8p23 + 127.0) : T(0x1.8p52 + 1023.0);
+    for (T& lane : lanes) {
+      const T shifted = lane + shift;
+      Bits bits;
+      std::memcpy(&bits, &shifted, sizeof bits);
+      bits <<= is_float ? 23 : 52;
+      std::memcpy(&lane, &bits, sizeof bits);
+    }
+  }
+};
+
+}  // namespace EIGENFORMER_TARGET
+}  // namespace kernels
+}  // namespace EIGENFORMER_ABI
+}  // namespace eigenformer

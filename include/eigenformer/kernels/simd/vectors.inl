@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+
+// Walks over rows of numbers, register by register.
+//
+// Rules that keep bits the same everywhere:
+//   a multiply that feeds an add is an explicit `fma`, so no compiler decides
+//   about contraction; the tail of a row goes through the same vector code as
+//   the rest, filled up with zeros.
+
+namespace eigenformer {
+inline namespace EIGENFORMER_ABI {
+namespace kernels {
+namespace EIGENFORMER_TARGET {
+
+/// a > b ? a : b, so the second wins where either is NaN.
+template <class T>
+EIGENFORMER_ALWAYS_INLINE typename Simd<T>::Vector maximum(typename Simd<T>::Vector a,
+                                                           typename Simd<T>::Vector b) {
+  return Simd<T>::select(Simd<T>::less(b, a), a, b);
+}
+
+/// How many of a register's `width` lanes `rest` more elements fill.
+constexpr Index part_of_register(Index rest, Index width) {
+  return rest < 0 ? 0 : rest < width ? rest : width;
+}
+
+/// The first `count` elements, then zeros; `count` <= width.
+template <class T>
+EIGENFORMER_ALWAYS_INLINE typename Simd<T>::Vector load_partial(const T* from, Index count) {
+  using S = Simd<T>;
+  if (count == S::width) return S::load(from);
+  T buffer[S::width] = {};
+  for (Index i = 0; i < count; ++i) buffer[i] = from[i];
+  return S::load(buffer);
+}
+
+template <class T>
+EIGENFORMER_ALWAYS_INLINE void store_partial(T* to, typename Simd<T>::Vector a, Index count) {
+  using S = Simd<T>;
+  if (count == S::width) return S::store(to, a);
+  T buffer[S::width];
+  S::store(buffer, a);
+  for (Index i = 0; i < count; ++i) to[i] = buffer[i];
+}
+
+/// `a` with zeros in all lanes but the first `count`.
+template <class T>
+EIGENFORMER_ALWAYS_INLINE typename Simd<T>::Vector keep_first(typename Simd<T>::Vector a,
+                                                              Index count) {
+  using S = Simd<T>;
+  if (count == S::width) return a;
+  T buffer[S::width];
+  S::store(buffer, a);
+  return load_partial<T>(buffer, count);
+}
+
+/// All lanes in one number: halves are folded onto each other, on any machine and with any version
+/// of Eigen. (GCC 12 warns about the insides of Eigen's own reductions for AVX-512.)
+template <class T, class F>
+EIGENFORMER_ALWAYS_INLINE T fold(typename Simd<T>::Vector a, F&& f) {
+  using S = Simd<T>;
+  T lanes[S::width];
+  S::store(lanes, a);
+  EIGENFORMER_UNROLL
+  for (Index half = S::width / 2; half > 0; half /= 2) {
+    EIGENFORMER_UNROLL
+    for (Index i = 0; i < half; ++i) lanes[i] = f(lanes[i], lanes[i + half]);
+  }
+  return lanes[0];
+}
+
+/// y[i] = f(x[i]) over a row of `n`, `f` from register to register; x and y may be the same.
+template <class T, class F>
+EIGENFORMER_ALWAYS_INLINE void transform(const T* x, T* y, Index n, F&& f) {
+  using S = Simd<T>;
+  Index i = 0;
+  for (; i + S::width <= n; i += S::width) S::store(y + i, f(S::load(x + i)));
+  if (i < n) store_partial<T>(y + i, f(load_partial<T>(x + i, n - i)), n - i);
+}
+
+/// y[i] = f(x[i], z[i]); any of them may be the same.
+template <class T, class F>
+EIGENFORMER_ALWAYS_INLINE void transform(const T* x, const T* z, T* y, Index n, F&& f) {
+  using S = Simd<T>;
+  Index i = 0;
+  for (; i + S::width <= n; i += S::width) S::store(y + i, f(S::load(x + i), S::load(z + i)));
+  if (i < n) {
+    const Index rest = n - i;
+    store_partial<T>(y + i, f(load_partial<T>(x + i, rest), load_partial<T>(z + i, rest)), rest);
+  }
+}
+
+/// Sum over i < n of part(i, count), which returns a register for elements i ... i + count - 1 and
+/// is asked for whole registers and at the end for one of count < width. Lanes from `count` on are
+/// dropped. Four running sums, always combined alike: the order of additions depends on n alone.
+template <class T, class Part>
+EIGENFORMER_ALWAYS_INLINE T row_sum(Index n, Part&& part) {
+  using S = Simd<T>;
+  constexpr Index width = S::width;
+  const auto zero = S::set(T(0));
+  typename S::Vector sum[4] = {zero, zero, zero, zero};
+  Index i = 0;
+  for (; i + 4 * width <= n; i += 4 * width) {
+    EIGENFORMER_UNROLL
+    for (Index lane = 0; lane < 4; ++lane)
+      sum[lane] = S::add(sum[lane], part(i + lane * width, width));
+  }
+  for (Index lane = 0; i < n; ++lane, i += width) {
+    const Index count = n - i < width ? n - i : width;
+    sum[lane] = S::add(sum[lane], keep_first<T>(part(i, count), count));
+  }
+  return fold<T>(S::add(S::add(sum[0], sum[1]), S::add(sum[2], sum[3])),
+                 [](T a, T b) { return a + b; });
+}
+
+}  // namespace EIGENFORMER_TARGET
+}  // namespace kernels
+}  // namespace EIGENFORMER_ABI
+}  // namespace eigenformer

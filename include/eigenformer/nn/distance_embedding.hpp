@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// The table of the relative embeddings that join the scores of attention: kernels/relative_keys.hpp.
+
+#include "eigenformer/kernels/relative_keys.hpp"
+#include "eigenformer/nn/module.hpp"
+
+namespace eigenformer {
+inline namespace EIGENFORMER_ABI {
+
+struct DistanceEmbeddingConfig {
+  Index max_position_embeddings = 0;  // M
+  Index head_size = 0;                // D
+};
+
+template <class Format>
+struct DistanceEmbedding {
+  using Scalar = ScalarOf<Format>;
+  template <class F>
+  using WithFormat = DistanceEmbedding<F>;
+
+  DistanceEmbeddingConfig config;
+  Parameter<Format, 2> weight;  // (2 M - 1, D): offsets -(M - 1) ... M - 1
+
+  explicit DistanceEmbedding(const DistanceEmbeddingConfig& config_)
+      : config(config_), weight({2 * config.max_position_embeddings - 1, config.head_size}) {}
+
+  template <class F, class... Layer>
+  static void visit(F&& f, Layer&... layer) {
+    f("weight", layer.weight...);
+  }
+
+  /// Normal with deviation 0.02.
+  void init_own(Key key) { draw_normal(weight, key); }
+
+  kernels::RelativeKeys<Scalar> table(bool with_keys) const {
+    return {weight.data(), config.max_position_embeddings - 1, with_keys};
+  }
+};
+
+}  // namespace EIGENFORMER_ABI
+}  // namespace eigenformer

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// Packed formats: weights laid out once, in the order in which the matrix product reads them. A
+// packed module is read-only: it computes, and nothing else.
+//
+//   const auto fast = ef::pack(model);                   // Packed<float>: the same bits, faster
+//   auto encoder = ef::load_encoder<ef::Packed<float>>(directory);    // never holds both layouts
+//
+//   Packed<float>, Packed<double>   panels (kernels/panels.hpp) of the numbers themselves
+//   Packed<bfloat16>                rounded to 8 bits of precision: half the memory
+//   Packed<int8_weights>            int8 with a scale for each row of the weights: a quarter
+//   Packed<int8>                    the same, and activations are brought to int8 as well, row by
+//                                   row, so that products are those of integers
+//
+// Activations, biases and norms are float in all of them (double in Packed<double>).
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "eigenformer/kernels/packing.hpp"
+#include "eigenformer/nn/module.hpp"
+
+namespace eigenformer {
+inline namespace EIGENFORMER_ABI {
+
+using int8 = std::int8_t;
+struct int8_weights {};
+
+template <class Element>
+struct Packed {};
+
+namespace internal {
+
+/// What panels of an element hold.
+template <class Element>
+struct PackedElement {
+  static_assert(std::is_floating_point_v<Element>,
+                "packed formats: Packed<float>, <double>, <bfloat16>, <int8>, <int8_weights>");
+  using Stored = Element;
+  using Scalar = Element;
+};
+template <>
+struct PackedElement<bfloat16> {
+  using Stored = bfloat16;
+  using Scalar = float;
+};
+template <>
+struct PackedElement<int8> {
+  using Stored = std::int8_t;
+  using Scalar = float;
+};
+template <>
+struct PackedElement<int8_weights> : PackedElement<int8> {};
+
+}  // namespace internal
+
+/// A matrix (N, K) in panels. Rows go in and come out as they are in a Tensor.
+template <class Element>
+class PackedMatrix {
+  using Stored = typename internal::PackedElement<Element>::Stored;
+
+ public:
+  using Scalar = typename internal::PackedElement<Element>::Scalar;
+  static constexpr int rank = 2;
+  /// Rows that share a panel: writing so many at once, from a multiple of it on, is fastest.
+  static constexpr Index row_group = kernels::panel_width<Scalar>;
+
+  PackedMatrix() = default;
+  explicit PackedMatrix(const Shape<2>& shape)
+      : shape_(checked(shape)),
+        panels_({kernels::whole_panels<Scalar>(shape[0]) * stored_depth()}),
+        scales_({is_int8 ? shape[0] : 0}) {}
+
+  const Shape<2>& shape() const { return shape_; }
+  Index dim(int axis) const { return shape_[axis]; }
+  Index size() const { return shape_.size(); }
+  /// Bytes of the panels and scales.
+  std::size_t bytes() const {
+    return static_cast<std::size_t>(panels_.size()) * sizeof(Stored) +
+           static_cast<std::size_t>(scales_.size()) * sizeof(Scalar);
+  }
+
+  /// Overwrites `count` rows from `first` on with rows that lie one after the other.
+  void set_rows(Index first, Index count, const Scalar* from) {
+    const Index depth = shape_[1];
+    for (Index row = 0; row < count;) {
+      const Index place = (first + row) % row_group;
+      const Index rows = (std::min)(row_group - place, count - row);
+      if constexpr (std::is_same_v<Stored, Scalar>) {
+        if (place == 0 && (rows == row_group || first + row + rows == shape_[0])) {
+          kernels::pack_panel(kernels::RightFactor<Scalar>::from_rows(from + row * depth, depth), 0,
+                              rows, 0, depth, panel_of(first + row));
+          row += rows;
+          continue;
+        }
+      }
+      for (const Index end = row + rows; row < end; ++row) set_row(first + row, from + row * depth);
+    }
+  }
+
+  void get_row(Index row, Scalar* to) const { factor().copy_row(row, shape_[1], to); }
+
+  kernels::RightFactor<Scalar> factor() const {
+    using Factor = kernels::RightFactor<Scalar>;
+    if constexpr (is_int8) {
+      return Factor::from_panels(panels_.data(), shape_[1], scales_.data(),
+                                 std::is_same_v<Element, int8>);
+    } else {
+      return Factor::from_panels(panels_.data(), shape_[1]);
+    }
+  }
+
+  friend bool operator==(const PackedMatrix&, const PackedMatrix&) = default;
+
+ private:
+  static constexpr bool is_int8 = std::is_same_v<Stored, std::int8_t>;
+
+  static const Shape<2>& checked(const Shape<2>& shape) {
+    require_valid(shape, sizeof(Scalar));
+    return shape;
+  }
+
+  Index stored_depth() const { return is_int8 ? kernels::whole_groups(shape_[1]) : shape_[1]; }
+
+  Stored* panel_of(Index row) {
+    return panels_.data() + row / row_group * row_group * stored_depth();
+  }
+
+  void set_row(Index row, const Scalar* from) {
+    [[maybe_unused]] Scalar inverse = 0;
+    if constexpr (is_int8) inverse = set_scale(row, from);
+    for (Index k = 0; k < shape_[1]; ++k) {
+      Stored& to = panel_of(row)[kernels::place_in_panel<Scalar, Stored>(row % row_group, k)];
+      if constexpr (is_int8) {
+        to = static_cast<Stored>(std::lrint(from[k] * inverse));
+      } else if constexpr (std::is_same_v<Stored, bfloat16>) {
+        to = to_bfloat16(from[k]);
+      } else {
+        to = from[k];
+      }
+    }
+  }
+
+  /// The scale max |w| / 127, and its inverse. int8 can't hold a weight that isn't finite.
+  Scalar set_scale(Index row, const Scalar* from) {
+    Scalar top = 0;
+    for (Index k = 0; k < shape_[1]; ++k) {
+      const Scalar magnitude = std::abs(from[k]);
+      require(magnitude <= std::numeric_limits<Scalar>::max(), "PackedMatrix: weight ", from[k],
+              " in row ", row, " column ", k, " has no place in int8");
+      top = (std::max)(top, magnitude);
+    }
+    const Scalar inverse = Scalar(127) / top;
+    const bool as_good_as_zero = !(inverse <= std::numeric_limits<Scalar>::max());
+    scales_(row) = as_good_as_zero ? Scalar(0) : top / Scalar(127);
+    return as_good_as_zero ? Scalar(0) : inverse;
+  }
+
+  Shape<2> shape_{};
+  Tensor<Stored, 1> panels_;
+  Tensor<Scalar, 1> scales_;  // of the rows, with int8
+};
+
+namespace kernels {
+
+template <class Element>
+auto right_factor(const PackedMatrix<Element>& weight) {
+  return weight.factor();
+}
+
+}  // namespace kernels
+
+template <class Element>
+struct FormatTraits<Packed<Element>> {
+  using Scalar = typename internal::PackedElement<Element>::Scalar;
+  template <int Rank>
+  using Parameter = Tensor<Scalar, Rank>;
+  using Weight = PackedMatrix<Element>;
+};
+
+/// The same module with its weights packed.
+template <class Format, Module M>
+auto pack(const M& module) {
+  typename M::template WithFormat<Format> result(module.config);
+  for_each_parameter_in_step(
+      [](const std::string&, auto& to, const auto& from) {
+        if constexpr (requires { to.set_rows(0, from.dim(0), from.data()); }) {
+          to.set_rows(0, from.dim(0), from.data());
+        } else {
+          std::copy(from.begin(), from.end(), to.begin());
+        }
+      },
+      result, module);
+  return result;
+}
+
+template <Module M>
+auto pack(const M& module) {
+  return pack<Packed<typename M::Scalar>>(module);
+}
+
+}  // namespace EIGENFORMER_ABI
+}  // namespace eigenformer
