@@ -148,12 +148,12 @@ class PackedMatrix {
     Scalar top = 0;
     for (Index k = 0; k < shape_[1]; ++k) {
       const Scalar magnitude = std::abs(from[k]);
-      require(magnitude <= std::numeric_limits<Scalar>::max(), "PackedMatrix: weight ", from[k],
+      require(magnitude <= (std::numeric_limits<Scalar>::max)(), "PackedMatrix: weight ", from[k],
               " in row ", row, " column ", k, " has no place in int8");
       top = (std::max)(top, magnitude);
     }
     const Scalar inverse = Scalar(127) / top;
-    const bool as_good_as_zero = !(inverse <= std::numeric_limits<Scalar>::max());
+    const bool as_good_as_zero = !(inverse <= (std::numeric_limits<Scalar>::max)());
     scales_(row) = as_good_as_zero ? Scalar(0) : top / Scalar(127);
     return as_good_as_zero ? Scalar(0) : inverse;
   }

@@ -31,7 +31,7 @@ inline float quantize(const float* x, Index n, std::int8_t* q) {
   const bool finite = all_finite(x, n);
   const float inverse = finite && top > 0 ? 127.0f / top : 0.0f;
   // Adding 1.5 * 2^23 rounds to a whole number and leaves it in the low bits.
-  if (inverse <= std::numeric_limits<float>::max()) {
+  if (inverse <= (std::numeric_limits<float>::max)()) {
     for (Index i = 0; i < n; ++i) {
       const float shifted = finite ? x[i] * inverse + 0x1.8p23f : 0.0f;
       std::uint32_t bits;
