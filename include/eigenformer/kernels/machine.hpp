@@ -97,7 +97,7 @@ struct CompressedMachine {
 #define EIGENFORMER_TARGET_HAS_AVX2 0
 #endif
 #include "eigenformer/kernels/simd/packets.inl"
-//
+// uses Simd of the file before:
 #include "eigenformer/kernels/simd/all.inl"
 #undef EIGENFORMER_TARGET
 #undef EIGENFORMER_TARGET_HAS_AVX2
@@ -112,7 +112,7 @@ struct CompressedMachine {
 #pragma GCC target("avx2,fma")
 #endif
 #include "eigenformer/kernels/simd/avx2.inl"
-//
+// uses Simd of the file before:
 #include "eigenformer/kernels/simd/all.inl"
 #if defined(__clang__)
 #pragma clang attribute pop

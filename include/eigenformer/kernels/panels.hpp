@@ -7,7 +7,7 @@
 //
 //   panel[k * panel_width + j] = B(n0 + j, k0 + k)
 //
-// Columns beyond N repeat the last one; their results are never stored.
+// Columns beyond N may hold anything; their results are never stored.
 
 #include <algorithm>
 #include <cstdint>

@@ -5,8 +5,7 @@
 //
 //   y = linear_2(activation(linear_1(x)))
 //
-//   x, y: (..., hidden_size)   linear_1: hidden_size to intermediate_size
-//   linear_2: back
+//   x, y: (..., hidden_size)   linear_1: hidden_size to intermediate_size   linear_2: back
 
 #include "eigenformer/kernels/feed_forward.hpp"
 #include "eigenformer/nn/linear.hpp"

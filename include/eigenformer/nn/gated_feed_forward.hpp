@@ -8,8 +8,7 @@
 // The activation is on the gate. sigmoid gives GLU, identity Bilinear, relu ReGLU, gelu GEGLU, silu
 // SwiGLU (Llama's MLP).
 //
-//   x, y: (..., hidden_size)   gate, up: hidden_size to intermediate_size down:
-//   back
+//   x, y: (..., hidden_size)   gate, up: hidden_size to intermediate_size   down: back
 
 #include "eigenformer/nn/feed_forward.hpp"
 

@@ -6,8 +6,7 @@
 //
 //   logits = norm(activation(transform(x))) E^T + bias
 //
-//   x: (..., hidden_size)   logits: (..., vocab_size)   E: (vocab_size,
-//   hidden_size)
+//   x: (..., hidden_size)   logits: (..., vocab_size)   E: (vocab_size, hidden_size)
 
 #include "eigenformer/nn/layer_norm.hpp"
 #include "eigenformer/nn/linear.hpp"

@@ -3,9 +3,8 @@
 // Walks over rows of numbers, register by register.
 //
 // Rules that keep bits the same everywhere:
-//   a multiply that feeds an add is an explicit `fma`, so no compiler decides
-//   about contraction; the tail of a row goes through the same vector code as
-//   the rest, filled up with zeros.
+//   a multiply that feeds an add is an explicit `fma`, so no compiler decides about contraction;
+//   the tail of a row goes through the same vector code as the rest, filled up with zeros.
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
