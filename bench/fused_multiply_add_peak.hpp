@@ -23,9 +23,12 @@ namespace bench {
   }                                                                  \
   for (int i = 0; i < 12; ++i) benchmark::DoNotOptimize(sum[i]);
 
-#if EIGENFORMER_CHOOSES_AVX2
+#if EIGENFORMER_CHOOSES_AT_RUN_TIME
 __attribute__((target("avx2,fma"))) inline void multiply_add_avx2(int steps) {
   EIGENFORMER_BENCH_CHAINS(__m256, _mm256_set1_ps, _mm256_fmadd_ps)
+}
+__attribute__((target("avx512f"))) inline void multiply_add_avx512(int steps) {
+  EIGENFORMER_BENCH_CHAINS(__m512, _mm512_set1_ps, _mm512_fmadd_ps)
 }
 #endif
 
@@ -37,16 +40,20 @@ inline void multiply_add_native(int steps) {
 /// Runs `steps` steps and returns their floating-point operations.
 inline double multiply_adds(int steps) {
   double width = static_cast<double>(ef::kernels::native_width<float>);
-#if EIGENFORMER_CHOOSES_AVX2
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    multiply_add_avx2(steps);
-    width = 8;
-  } else {
-    multiply_add_native(steps);
-  }
-#else
-  multiply_add_native(steps);
+  switch (ef::kernels::instruction_set()) {
+#if EIGENFORMER_CHOOSES_AT_RUN_TIME
+    case ef::kernels::InstructionSet::avx512:
+      multiply_add_avx512(steps);
+      width = 16;
+      break;
+    case ef::kernels::InstructionSet::avx2:
+      multiply_add_avx2(steps);
+      width = 8;
+      break;
 #endif
+    default:
+      multiply_add_native(steps);
+  }
   return 2.0 * 12 * steps * width;
 }
 

@@ -12,9 +12,7 @@ namespace kernels {
 
 template const Machine<float>& machine<float>();
 template const Machine<double>& machine<double>();
-
-/// Makes the inline function one that other translation units find.
-[[gnu::used]] static const CompressedMachine& (*const keep)() = compressed_machine;
+template const CompressedMachine<float>& compressed_machine<float>();
 
 }  // namespace kernels
 }  // namespace EIGENFORMER_ABI

@@ -3,8 +3,9 @@
 """Times Eigenformer and its peers on the same shapes, in turn, and reports ratios.
 
     pip install -r bench/compare/requirements.txt
-    cmake --preset native && cmake --build build-native --target compare_workers
-    python bench/compare/compare.py --build build-native
+    cmake --preset release -DEIGENFORMER_BUILD_BENCHMARKS=ON
+    cmake --build build --target compare_workers
+    python bench/compare/compare.py --build build
 
 Each engine is a process of its own; one works while the others wait. Samples alternate: ours, a
 peer, ours, the next peer, ours, ... A ratio is the peer's time over the mean of ours before and
@@ -34,7 +35,7 @@ from cases import CASES
 
 HERE = pathlib.Path(__file__).resolve().parent
 OURS, LIMITS = "Eigenformer", "limits"
-PROGRAMS = {OURS: "eigenformer_worker", LIMITS: "eigenformer_worker",
+PROGRAMS = {OURS: "eigenformer_worker", LIMITS: "limits_worker",
             "PyTorch": "torch_worker.py", "ONNX Runtime": "ort_worker.py",
             "OpenVINO": "openvino_worker.py", "OpenBLAS": "openblas_worker",
             "oneDNN": "onednn_worker", "llama.cpp": "llama_worker.py"}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Our side of the comparison, and the machine's limits: rates of multiply-adds and of reading
-// memory. The argument is the number of threads.
+// Our side of the comparison, compiled as users do, without flags for the machine. The argument is
+// the number of threads.
 
 #include <memory>
 
@@ -34,6 +34,8 @@ template <class F>
 Prepared with_format(const std::string& name, F&& f) {
   if (name == "float") return f(Plain{});
   if (name == "packed") return f(Packed<ef::Packed<float>>{});
+  if (name == "bfloat16") return f(Packed<ef::Packed<ef::bfloat16>>{});
+  if (name == "int8") return f(Packed<ef::Packed<ef::int8>>{});
   throw compare::Unsupported("there is no format \"" + name + "\"");
 }
 
@@ -189,65 +191,6 @@ Prepared whole(std::unique_ptr<Call> call, Format format, Model plain) {
   return prepared(std::make_shared<State<decltype(model)>>(std::move(call), std::move(model)));
 }
 
-// ------------------------------------------------------------------ the machine's limits
-
-#ifdef __AVX512F__
-constexpr int register_bytes = 64;
-#elif defined(__AVX__)
-constexpr int register_bytes = 32;
-#else
-constexpr int register_bytes = 16;
-#endif
-using Vector __attribute__((vector_size(register_bytes), may_alias)) = float;
-constexpr Index lanes = register_bytes / 4;
-
-/// As many additions and multiplications as asked for, on registers alone.
-Prepared multiply_add(double operations, ef::ThreadPool& pool) {
-  constexpr int chains = 12;
-  const auto sums = std::make_shared<std::vector<float>>(pool.concurrency());
-  const double rounds =
-      operations / (2.0 * chains * lanes * static_cast<double>(pool.concurrency()));
-  return {[=, &pool] {
-            pool.parallel_for(pool.concurrency(), [&](Index thread) {
-              Vector sum[chains], factor = Vector{} + 0.999f, term = Vector{} + 0.5f;
-              for (int i = 0; i < chains; ++i) sum[i] = Vector{} + static_cast<float>(i);
-              for (Index round = 0; round < static_cast<Index>(rounds); ++round) {
-                EIGENFORMER_UNROLL
-                for (int i = 0; i < chains; ++i) sum[i] = sum[i] * factor + term;
-              }
-              for (int i = 1; i < chains; ++i) sum[0] += sum[i];
-              (*sums)[static_cast<std::size_t>(thread)] = sum[0][0];
-            });
-          },
-          [=] { return std::span<const float>(*sums); }};
-}
-
-/// As many bytes as asked for, read once by all threads together.
-Prepared memory_read(double bytes, ef::ThreadPool& pool) {
-  constexpr Index parts = 64, chains = 8;
-  const Index size = static_cast<Index>(bytes / sizeof(float) / parts);
-  const auto memory =
-      std::make_shared<std::vector<float>>(static_cast<std::size_t>(parts * size), 1.0f);
-  const auto sums = std::make_shared<std::vector<float>>(parts);
-  return {[=, &pool] {
-            pool.parallel_for(parts, [&](Index part) {
-              const float* from = memory->data() + part * size;
-              Vector sum[chains] = {};
-              for (Index i = 0; i + chains * lanes <= size; i += chains * lanes) {
-                EIGENFORMER_UNROLL
-                for (Index j = 0; j < chains; ++j) {
-                  Vector value;
-                  __builtin_memcpy(&value, from + i + j * lanes, sizeof value);
-                  sum[j] += value;
-                }
-              }
-              for (Index j = 1; j < chains; ++j) sum[0] += sum[j];
-              (*sums)[static_cast<std::size_t>(part)] = sum[0][0];
-            });
-          },
-          [=] { return std::span<const float>(*sums); }};
-}
-
 // ------------------------------------------------------------------ cases
 
 template <class Format>
@@ -308,8 +251,6 @@ int main(int count, char** arguments) {
   ef::ThreadPool pool(std::stoi(arguments[1]));
   compare::serve("Eigenformer", COMPARE_VERSION, [&](const Json& c) {
     const std::string name = c["block"];
-    if (name == "multiply_add") return multiply_add(c["operations"], pool);
-    if (name == "memory_read") return memory_read(c["bytes"], pool);
     auto call = std::make_unique<Call>(c, pool);
     return with_format(c["format"],
                        [&](auto format) { return block(name, std::move(call), format); });

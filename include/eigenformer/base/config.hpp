@@ -6,9 +6,9 @@
 //
 // Everything lives in `eigenformer::EIGENFORMER_ABI`, an inline namespace whose name holds the
 // version and each setting that changes generated code: the instruction set that Eigen compiled for,
-// whether another is chosen at run time and whether exceptions are on. Two translation units with different settings may therefore be
-// linked into one program, each with its own copy; passing a tensor or a module from one to the
-// other fails at link time, with the tag in the message.
+// whether another is chosen at run time and whether exceptions are on. Two translation units with
+// different settings may therefore be linked into one program, each with its own copy; passing a
+// tensor or a module from one to the other fails at link time, with the tag in the message.
 
 #include <Eigen/Core>
 
@@ -51,14 +51,14 @@
 #define EIGENFORMER_FMA_TAG
 #endif
 
-// Whether AVX2 code is compiled beside the code for the instruction set of the translation unit, and
-// chosen while the program runs: kernels/machine.hpp.
+// Whether code for AVX2 and AVX-512 is compiled beside the code for the instruction set of the
+// translation unit, and chosen while the program runs: kernels/machine.hpp.
 #if defined(__x86_64__) && defined(__GNUC__) && defined(EIGEN_VECTORIZE_SSE) && \
     !(defined(__AVX2__) && defined(__FMA__)) && !defined(EIGENFORMER_NO_RUNTIME_CHOICE)
-#define EIGENFORMER_CHOOSES_AVX2 1
-#define EIGENFORMER_CHOICE_TAG _or_avx2
+#define EIGENFORMER_CHOOSES_AT_RUN_TIME 1
+#define EIGENFORMER_CHOICE_TAG _or_avx
 #else
-#define EIGENFORMER_CHOOSES_AVX2 0
+#define EIGENFORMER_CHOOSES_AT_RUN_TIME 0
 #define EIGENFORMER_CHOICE_TAG
 #endif
 

@@ -42,7 +42,7 @@ struct Attention {
 };
 
 /// Query rows (tokens times grouped heads) that share a key tile.
-inline constexpr Index query_rows = 96;
+inline constexpr Index query_rows = 72;
 
 namespace internal {
 
@@ -81,11 +81,14 @@ class AttentionBlock {
     std::fill_n(maximum_, rows_, minus_infinity);
     std::fill_n(result_, rows_ * a_.value_size, T(0));
     for (Index j = first_tile(); j < keys_end_; j += key_tile) {
-      const Index n = (std::min)(key_tile, keys_ - j);
+      const Index n = (std::min)(key_tile, keys_end_ - j);
       compute_scores(j, n);
       for (Index row = 0; row < rows_; ++row) {
-        machine<T>().softmax_step(scores_ + row * key_tile, n, maximum_[row], sum_[row],
-                                  result_ + row * a_.value_size, a_.value_size);
+        T* s = scores_ + row * key_tile;
+        const Index seen = seen_in_tile(row, j, n);
+        machine<T>().softmax_step(s, seen, maximum_[row], sum_[row], result_ + row * a_.value_size,
+                                  a_.value_size);
+        std::fill(s + seen, s + n, T(0));
       }
       add_values(j, n);
     }
@@ -98,6 +101,12 @@ class AttentionBlock {
   Index position(Index row) const { return first_position_ + row / a_.group(); }
   Index head(Index row) const { return key_value_head_ * a_.group() + row % a_.group(); }
   Index first_tile() const { return keys_begin_ / key_tile * key_tile; }
+
+  /// How many of the keys j ... j + n - 1 lie before the end of those that the row may see. Leaving the
+  /// others out has the bits of adding their zeros.
+  Index seen_in_tile(Index row, Index j, Index n) const {
+    return std::clamp<Index>(visible_[row].end - j, 0, n);
+  }
 
   void load_queries() {
     keys_begin_ = keys_;
@@ -112,7 +121,8 @@ class AttentionBlock {
     }
   }
 
-  /// scores (rows, n) of keys j ... j + n - 1, -infinity where a key may not be seen.
+  /// scores (rows, n) of keys j ... j + n - 1, for each row those up to the last that it may see,
+  /// -infinity where a key may not be seen.
   void compute_scores(Index j, Index n) {
     const T* panels = panels_.key_panel(b_, key_value_head_, j);
     machine<T>().multiply_panels({.rows = rows_,
@@ -128,11 +138,12 @@ class AttentionBlock {
       relative_scores_->add(q_, panels, a_.scale, first_position_, j, n, scores_);
     for (Index row = 0; row < rows_; ++row) {
       T* s = scores_ + row * key_tile;
-      if (a_.soft_cap > 0) machine<T>().soft_cap(s, n, a_.soft_cap);
-      if (a_.alibi_slopes != nullptr) add_alibi(row, j, n, s);
-      if (mask_.offset_bias) add_offset_bias(row, j, n, s);
-      if (mask_.bias.given()) add_bias(row, j, n, s);
-      mask_scores(row, j, n, s);
+      const Index seen = seen_in_tile(row, j, n);
+      if (a_.soft_cap > 0) machine<T>().soft_cap(s, seen, a_.soft_cap);
+      if (a_.alibi_slopes != nullptr) add_alibi(row, j, seen, s);
+      if (mask_.offset_bias) add_offset_bias(row, j, seen, s);
+      if (mask_.bias.given()) add_bias(row, j, seen, s);
+      mask_scores(row, j, seen, s);
     }
   }
 
@@ -160,17 +171,15 @@ class AttentionBlock {
 
   void mask_scores(Index row, Index j, Index n, T* s) const {
     const Index begin = std::clamp<Index>(visible_[row].begin - j, 0, n);
-    const Index end = std::clamp<Index>(visible_[row].end - j, begin, n);
     std::fill(s, s + begin, minus_infinity);
-    std::fill(s + end, s + n, minus_infinity);
     if (mask_.key_allowed) {
       const bool* allowed = mask_.key_allowed->data() + b_ * a_.keys + j;
-      for (Index i = begin; i < end; ++i) s[i] = allowed[i] ? s[i] : minus_infinity;
+      for (Index i = begin; i < n; ++i) s[i] = allowed[i] ? s[i] : minus_infinity;
     }
     if (mask_.allowed.given()) {
       const bool* allowed = mask_.allowed.keys(b_, head(row), token(row));
       const Index stride = mask_.allowed.key_stride();
-      for (Index i = begin; i < end; ++i) s[i] = allowed[(j + i) * stride] ? s[i] : minus_infinity;
+      for (Index i = begin; i < n; ++i) s[i] = allowed[(j + i) * stride] ? s[i] : minus_infinity;
     }
   }
 
@@ -220,13 +229,14 @@ class AttentionBlock {
   void store_weights() {
     for (Index row = 0; row < rows_; ++row) std::fill_n(weights(row), a_.keys, T(0));
     for (Index j = first_tile(); j < keys_end_; j += key_tile) {
-      const Index n = (std::min)(key_tile, keys_ - j);
+      const Index n = (std::min)(key_tile, keys_end_ - j);
       compute_scores(j, n);
       for (Index row = 0; row < rows_; ++row) {
         if (sum_[row] == T(0)) continue;
         T* p = weights(row) + j;
-        machine<T>().exponentials(scores_ + row * key_tile, maximum_[row], p, n);
-        machine<T>().scale(p, T(1) / sum_[row], p, n);
+        const Index seen = seen_in_tile(row, j, n);
+        machine<T>().exponentials(scores_ + row * key_tile, maximum_[row], p, seen);
+        machine<T>().scale(p, T(1) / sum_[row], p, seen);
       }
     }
   }

@@ -57,27 +57,29 @@ void feed_forward_rows(TensorView<const T, 2> x, const FeedForwardMaps<T>& maps,
                               .c = to,
                               .c_stride = width};
     };
-    if (maps.gate != nullptr) multiply_range(map_to(maps.first, value), 0, rows, 0, chunk, nothing);
+    if (maps.gate != nullptr)
+      multiply_range<T>(map_to(maps.first, value), 0, rows, 0, chunk, nothing);
     const LinearFinish<T> finish{.activation = maps.activation, .multiplier = value};
-    multiply_range(map_to(maps.gate != nullptr ? *maps.gate : maps.first, hidden), 0, rows, 0,
-                   chunk, [&](Index row, Index count, Index column, Index columns) {
-                     for (Index r = row; r < row + count; ++r) {
-                       const Index offset = r * width + column;
-                       finish.apply(hidden + offset, offset, columns);
-                     }
-                   });
-    multiply_range(MatrixProduct<T>{.rows = rows,
-                                    .columns = C,
-                                    .depth = chunk,
-                                    .a = hidden,
-                                    .a_stride = width,
-                                    .b = maps.second.weight.part(0, f),
-                                    .bias = maps.second.bias,
-                                    .c = y.data() + begin * C,
-                                    .c_stride = C,
-                                    .continues = f > 0,
-                                    .ends = f + chunk == F},
-                   0, rows, 0, C, nothing);
+    const auto apply = [&](Index row, Index count, Index column, Index columns) {
+      for (Index r = row; r < row + count; ++r) {
+        const Index offset = r * width + column;
+        finish.apply(hidden + offset, offset, columns);
+      }
+    };
+    multiply_range<T>(map_to(maps.gate != nullptr ? *maps.gate : maps.first, hidden), 0, rows, 0,
+                      chunk, apply);
+    multiply_range<T>({.rows = rows,
+                       .columns = C,
+                       .depth = chunk,
+                       .a = hidden,
+                       .a_stride = width,
+                       .b = maps.second.weight.part(0, f),
+                       .bias = maps.second.bias,
+                       .c = y.data() + begin * C,
+                       .c_stride = C,
+                       .continues = f > 0,
+                       .ends = f + chunk == F},
+                      0, rows, 0, C, nothing);
     f += chunk;
   } while (f < F);
 }
@@ -120,12 +122,12 @@ void feed_forward(TensorView<const T, 2> x, const FeedForwardMaps<T>& maps, Tens
     return;
   }
   // Whole tiles of rows, as evenly as that allows.
-  const Index rows = x.rows(), units = (rows + few_rows - 1) / few_rows;
+  const Index rows = x.rows(), units = (rows + row_unit - 1) / row_unit;
   const Index block = row_block(maps.second.weight) * workspace.concurrency();
   const Index tasks = (rows + block - 1) / block * workspace.concurrency();
   workspace.parallel_for(tasks, [&](Index task, Arena& arena) {
-    const Index begin = units * task / tasks * few_rows;
-    const Index end = (std::min)(rows, units * (task + 1) / tasks * few_rows);
+    const Index begin = units * task / tasks * row_unit;
+    const Index end = (std::min)(rows, units * (task + 1) / tasks * row_unit);
     if (begin < end) internal::feed_forward_rows(x, maps, y, begin, end, arena);
   });
 }

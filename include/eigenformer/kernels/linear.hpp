@@ -40,24 +40,23 @@ template <class T>
 void linear(TensorView<const T, 2> x, const AffineMap<T>& map, TensorView<T, 2> y,
             const LinearFinish<T>& finish, Workspace& workspace) {
   const Index outputs = y.columns();
-  multiply<T>(
-      {.rows = x.rows(),
-       .columns = outputs,
-       .depth = x.columns(),
-       .a = x.data(),
-       .a_stride = x.columns(),
-       .b = map.weight,
-       .bias = map.bias,
-       .c = y.data(),
-       .c_stride = outputs},
-      [&](Index row, Index rows, Index column, Index columns) {
-        if (finish.empty()) return;
-        for (Index r = row; r < row + rows; ++r) {
-          const Index offset = r * outputs + column;
-          finish.apply(y.data() + offset, offset, columns);
-        }
-      },
-      workspace);
+  const auto apply = [&](Index row, Index rows, Index column, Index columns) {
+    if (finish.empty()) return;
+    for (Index r = row; r < row + rows; ++r) {
+      const Index offset = r * outputs + column;
+      finish.apply(y.data() + offset, offset, columns);
+    }
+  };
+  multiply<T>({.rows = x.rows(),
+               .columns = outputs,
+               .depth = x.columns(),
+               .a = x.data(),
+               .a_stride = x.columns(),
+               .b = map.weight,
+               .bias = map.bias,
+               .c = y.data(),
+               .c_stride = outputs},
+              apply, workspace);
 }
 
 }  // namespace kernels

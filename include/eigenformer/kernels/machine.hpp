@@ -7,14 +7,15 @@
 //   machine<float>().add(x, z, y, n);
 //
 // The files simd/*.inl hold these functions. They are compiled for the instruction set of the
-// translation unit, over Eigen's packets (namespace `native`). On x86-64, with GCC and Clang, if
-// that set lacks AVX2 or FMA, they are compiled a second time with both (namespace `avx2`), and
-// `machine` takes the set that the processor has: a program built without any -m flag is fast where
-// it can be, and runs everywhere. The choice is the same for the whole run, so are the bits.
+// translation unit (namespace `native`). On x86-64, with GCC and Clang, if that set lacks AVX2 or
+// FMA, they are compiled twice more, for AVX2 and for AVX-512 (namespaces `avx2`, `avx512`), and
+// `machine` takes the set that suits the processor: a program built without any -m flag is fast
+// where it can be, and runs everywhere. The choice is the same for the whole run, so are the bits.
 // EIGENFORMER_NO_RUNTIME_CHOICE turns it off.
 //
 // Everything that lies above these functions is free of vector instructions.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -27,7 +28,7 @@
 #include "eigenformer/kernels/polynomials.hpp"
 #include "eigenformer/kernels/rotary_frequencies.hpp"
 
-#if EIGENFORMER_CHOOSES_AVX2 || defined(__AVX2__)
+#if EIGENFORMER_CHOOSES_AT_RUN_TIME || defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
@@ -73,17 +74,7 @@ struct Machine {
   void (*multiply_single_row)(const T* a, const RightFactor<T>& b, Index column, Index column_end,
                               Index depth, const T* bias, T* c);
   void (*multiply_panels)(const PanelProduct<T>& product);
-};
-
-/// The functions for weights in bfloat16 and int8; results are floats.
-struct CompressedMachine {
-  // simd/tiles.inl
-  void (*multiply_bfloat16)(const PanelProduct<float, BFloat16>& product);
-  void (*multiply_int8)(const PanelProduct<float, std::int8_t>& product);
-  // simd/quantized.inl
-  void (*scale_columns)(const float* scales, const float* bias, float* y, Index n);
-  float (*quantize)(const float* x, Index n, std::int8_t* q);
-  void (*multiply_quantized)(const QuantizedProduct<float>& product);
+  Index tile_rows, tile_columns;  // of the largest tile
 };
 
 }  // namespace kernels
@@ -91,20 +82,40 @@ struct CompressedMachine {
 }  // namespace eigenformer
 
 #define EIGENFORMER_TARGET native
+#if defined(EIGEN_VECTORIZE_AVX512)
+#define EIGENFORMER_TARGET_REGISTERS 32
+#else
+#define EIGENFORMER_TARGET_REGISTERS EIGEN_ARCH_DEFAULT_NUMBER_OF_REGISTERS
+#endif
 #if defined(__AVX2__)
 #define EIGENFORMER_TARGET_HAS_AVX2 1
 #else
 #define EIGENFORMER_TARGET_HAS_AVX2 0
 #endif
+#if defined(__AVX512BW__) && defined(__AVX512VNNI__)
+#define EIGENFORMER_TARGET_HAS_VNNI 1
+#else
+#define EIGENFORMER_TARGET_HAS_VNNI 0
+#endif
 #include "eigenformer/kernels/simd/packets.inl"
-// uses Simd of the file before:
+#if defined(EIGEN_VECTORIZE_AVX512)
+#include "eigenformer/kernels/simd/avx512.inl"
+#elif defined(EIGEN_VECTORIZE_AVX2) && defined(EIGEN_VECTORIZE_FMA)
+#include "eigenformer/kernels/simd/avx2.inl"
+#endif
+// uses Simd of the files before:
 #include "eigenformer/kernels/simd/all.inl"
 #undef EIGENFORMER_TARGET
+#undef EIGENFORMER_TARGET_REGISTERS
 #undef EIGENFORMER_TARGET_HAS_AVX2
+#undef EIGENFORMER_TARGET_HAS_VNNI
 
-#if EIGENFORMER_CHOOSES_AVX2
-#define EIGENFORMER_TARGET avx2
+#if EIGENFORMER_CHOOSES_AT_RUN_TIME
 #define EIGENFORMER_TARGET_HAS_AVX2 1
+
+#define EIGENFORMER_TARGET avx2
+#define EIGENFORMER_TARGET_REGISTERS 16
+#define EIGENFORMER_TARGET_HAS_VNNI 0
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
 #else
@@ -120,6 +131,32 @@ struct CompressedMachine {
 #pragma GCC pop_options
 #endif
 #undef EIGENFORMER_TARGET
+#undef EIGENFORMER_TARGET_REGISTERS
+#undef EIGENFORMER_TARGET_HAS_VNNI
+
+#define EIGENFORMER_TARGET avx512
+#define EIGENFORMER_TARGET_REGISTERS 32
+#define EIGENFORMER_TARGET_HAS_VNNI 1
+#if defined(__clang__)
+#pragma clang attribute push(                                                          \
+    __attribute__((target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"))), \
+    apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")
+#endif
+#include "eigenformer/kernels/simd/avx512.inl"
+// uses Simd of the file before:
+#include "eigenformer/kernels/simd/all.inl"
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+#undef EIGENFORMER_TARGET
+#undef EIGENFORMER_TARGET_REGISTERS
+#undef EIGENFORMER_TARGET_HAS_VNNI
+
 #undef EIGENFORMER_TARGET_HAS_AVX2
 #endif
 
@@ -131,12 +168,25 @@ namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 namespace kernels {
 
-/// Whether the processor has what the second set needs.
-inline bool has_avx2() {
-#if EIGENFORMER_CHOOSES_AVX2
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+/// The instruction sets among which a program may choose.
+enum class InstructionSet { native, avx2, avx512 };
+
+/// The one that suits the processor best. AVX-512 is taken from processors that have its integer
+/// products too (Intel's since Ice Lake, AMD's since Zen 4); older ones slow down when they use it.
+inline InstructionSet instruction_set() {
+#if EIGENFORMER_CHOOSES_AT_RUN_TIME
+  static const InstructionSet chosen = [] {
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
+      return InstructionSet::native;
+    const bool has_avx512 =
+        __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512vnni");
+    return has_avx512 ? InstructionSet::avx512 : InstructionSet::avx2;
+  }();
+  return chosen;
 #else
-  return false;
+  return InstructionSet::native;
 #endif
 }
 
@@ -145,25 +195,41 @@ inline bool has_avx2() {
 /// doesn't compile them.
 template <class T>
 const Machine<T>& machine() {
-#if EIGENFORMER_CHOOSES_AVX2
+#if EIGENFORMER_CHOOSES_AT_RUN_TIME
   if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
-    if (has_avx2()) return avx2::machine_of_target<T>;
+    switch (instruction_set()) {
+      case InstructionSet::avx512:
+        return avx512::machine_of_target<T>;
+      case InstructionSet::avx2:
+        return avx2::machine_of_target<T>;
+      case InstructionSet::native:
+        break;
+    }
   }
 #endif
   return native::machine_of_target<T>;
 }
 
+/// The same for compressed weights; T is float.
+template <class T>
+const CompressedMachine<T>& compressed_machine() {
+#if EIGENFORMER_CHOOSES_AT_RUN_TIME
+  switch (instruction_set()) {
+    case InstructionSet::avx512:
+      return avx512::compressed_machine_of_target<T>;
+    case InstructionSet::avx2:
+      return avx2::compressed_machine_of_target<T>;
+    case InstructionSet::native:
+      break;
+  }
+#endif
+  return native::compressed_machine_of_target<T>;
+}
+
 #if defined(EIGENFORMER_COMPILED)
 extern template const Machine<float>& machine<float>();
 extern template const Machine<double>& machine<double>();
-const CompressedMachine& compressed_machine();
-#else
-inline const CompressedMachine& compressed_machine() {
-#if EIGENFORMER_CHOOSES_AVX2
-  if (has_avx2()) return avx2::compressed_machine_of_target;
-#endif
-  return native::compressed_machine_of_target;
-}
+extern template const CompressedMachine<float>& compressed_machine<float>();
 #endif
 
 }  // namespace kernels

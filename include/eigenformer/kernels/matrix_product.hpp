@@ -70,19 +70,20 @@ inline bool splits_rows(Index rows, const Workspace& workspace) {
   return rows >= 48 * workspace.concurrency();
 }
 
+/// Called with (row, rows, column, columns) of a part of C.
+using Finish = FunctionReference<void(Index, Index, Index, Index)>;
+
 namespace internal {
 
 /// The part of C in these ranges is summed up: scales and bias of int8, then `finish`.
-template <class T, class Finish>
+template <class T>
 void finish_part(const MatrixProduct<T>& p, Index row, Index rows, Index column, Index columns,
-                 const Finish& finish) {
+                 Finish finish) {
   if (!p.ends) return;
-  if constexpr (std::is_same_v<T, float>) {
-    for (Index r = row; p.b.scales != nullptr && r < row + rows; ++r) {
-      compressed_machine().scale_columns(p.b.scales + column,
-                                         p.bias == nullptr ? nullptr : p.bias + column,
-                                         p.c + r * p.c_stride + column, columns);
-    }
+  for (Index r = row; p.b.scales != nullptr && r < row + rows; ++r) {
+    p.b.compressed->scale_columns(p.b.scales + column,
+                                  p.bias == nullptr ? nullptr : p.bias + column,
+                                  p.c + r * p.c_stride + column, columns);
   }
   finish(row, rows, column, columns);
 }
@@ -90,19 +91,17 @@ void finish_part(const MatrixProduct<T>& p, Index row, Index rows, Index column,
 /// Calls f(panels of B), pointer to whatever they hold; nothing if B isn't in panels.
 template <class T, class F>
 bool with_panels(const RightFactor<T>& b, F&& f) {
-  if constexpr (std::is_same_v<T, float>) {
-    if (b.bfloat16_panels != nullptr) return f(b.bfloat16_panels), true;
-    if (b.int8_panels != nullptr) return f(b.int8_panels), true;
-  }
+  if (b.bfloat16_panels != nullptr) return f(b.bfloat16_panels), true;
+  if (b.int8_panels != nullptr) return f(b.int8_panels), true;
   return b.packed() ? (f(b.data), true) : false;
 }
 
 template <class T, class E>
-void multiply_panels(const PanelProduct<T, E>& p) {
+void multiply_panels(const RightFactor<T>& b, const PanelProduct<T, E>& p) {
   if constexpr (std::is_same_v<E, BFloat16>) {
-    compressed_machine().multiply_bfloat16(p);
+    b.compressed->multiply_bfloat16(p);
   } else if constexpr (std::is_same_v<E, std::int8_t>) {
-    compressed_machine().multiply_int8(p);
+    b.compressed->multiply_int8(p);
   } else {
     machine<T>().multiply_panels(p);
   }
@@ -126,27 +125,33 @@ PanelProduct<T, E> part_of(const MatrixProduct<T>& p, Index row, Index rows, Ind
 }
 
 /// Steps begin <= k < end of the product, for a part of it, continuing from C if begin > 0.
-template <class T, class Finish>
+template <class T>
 void multiply_block(const MatrixProduct<T>& p, Index row, Index rows, Index column,
-                    Index column_end, Index begin, Index end, const Finish& finish) {
-  alignas(64) T packed[static_cast<std::size_t>(depth_block<T> * panel_width<T>)];
-  for (Index n = column; n < column_end; n += panel_width<T>) {
-    const Index columns = (std::min)(panel_width<T>, column_end - n);
+                    Index column_end, Index begin, Index end, Finish finish) {
+  const Index step = machine<T>().tile_columns;
+  alignas(64) T packed[static_cast<std::size_t>(depth_block<T> * 2 * panel_width<T>)];
+  for (Index n = column; n < column_end; n += step) {
+    const Index columns = (std::min)(step, column_end - n);
     Index k = begin;
     do {  // once even for K = 0, where the result is the bias
       const Index depth = (std::min)(depth_block<T>, end - k);
       const bool in_panels = with_panels(p.b, [&](const auto* panels) {
         auto part = part_of(p, row, rows, n, columns, k, depth, panels + p.b.panel_offset(n, k));
         part.ahead = panels + (k + depth < end ? p.b.panel_offset(n, k + depth)
-                                               : p.b.panel_offset(n + panel_width<T>, begin));
-        multiply_panels(part);
+                                               : p.b.panel_offset(n + step, begin));
+        multiply_panels(p.b, part);
       });
       if (!in_panels) {
         // The next rows lie one after the other if all of K is used at once.
         const bool in_order = begin == 0 && end == p.depth && p.b.k_stride == 1;
-        pack_panel(p.b, n, columns, k, depth, packed,
-                   in_order ? p.b.at(n + panel_width<T>, 0) + k * panel_width<T> : nullptr);
-        multiply_panels<T, T>(part_of(p, row, rows, n, columns, k, depth, packed));
+        for (Index i = 0; i < columns; i += panel_width<T>) {
+          pack_panel(p.b, n + i, (std::min)(panel_width<T>, columns - i), k, depth,
+                     packed + i * depth,
+                     in_order ? p.b.at(n + step + i, 0) + k * panel_width<T> : nullptr);
+        }
+        auto part = part_of<T, T>(p, row, rows, n, columns, k, depth, packed);
+        part.panel_stride = depth * panel_width<T>;
+        multiply_panels(p.b, part);
       }
       k += depth;
     } while (k < end);
@@ -164,16 +169,16 @@ bool multiply_at_once(const MatrixProduct<T>& p, Index row, Index rows, Index co
                                      p.bias, p.c + row * p.c_stride);
     return true;
   }
-  return rows <= few_rows && with_panels(p.b, [&](const auto* panels) {
-           multiply_panels(part_of(p, row, rows, column, columns, 0, p.depth,
-                                   panels + p.b.panel_offset(column, 0)));
+  return rows <= machine<T>().tile_rows && with_panels(p.b, [&](const auto* panels) {
+           multiply_panels(p.b, part_of(p, row, rows, column, columns, 0, p.depth,
+                                        panels + p.b.panel_offset(column, 0)));
          });
 }
 
 /// The rows and columns of the product in these ranges.
-template <class T, class Finish>
+template <class T>
 void multiply_range(const MatrixProduct<T>& p, Index row, Index row_end, Index column,
-                    Index column_end, const Finish& finish) {
+                    Index column_end, Finish finish) {
   if (multiply_at_once(p, row, row_end - row, column, column_end - column)) {
     finish_part(p, row, row_end - row, column, column_end - column, finish);
     return;
@@ -204,7 +209,7 @@ void for_each_range(const MatrixProduct<T>& p, Workspace& workspace, F&& f) {
     return;
   }
   const bool by_rows = splits_rows(p.rows, workspace);
-  const Index unit = by_rows ? few_rows : panel_width<T>;
+  const Index unit = by_rows ? row_unit : panel_width<T>;
   const Index extent = by_rows ? p.rows : p.columns;
   const Index units = (extent + unit - 1) / unit;
   const Index block = row_block(p.b);
@@ -222,35 +227,35 @@ void for_each_range(const MatrixProduct<T>& p, Workspace& workspace, F&& f) {
 ///
 ///   q_mk = round(A(m, k) / s_m), s_m = max_k |A(m, k)| / 127
 ///   C(m, n) = s_m * scale_n * sum_k q_mk B(n, k) + bias_n
-template <class Finish>
-void multiply_quantized(const MatrixProduct<float>& p, const Finish& finish, Workspace& workspace) {
+template <class T>
+void multiply_quantized(const MatrixProduct<T>& p, Finish finish, Workspace& workspace) {
   Scratch scratch(workspace);
   const Index stride = whole_groups(p.depth);
   auto* quantized = scratch.array<std::int8_t>(p.rows * stride);
-  auto* scales = scratch.array<float>(p.rows);
+  auto* scales = scratch.array<T>(p.rows);
   for_each_row_block(p.rows, p.depth, workspace, [&](Index begin, Index end) {
     for (Index row = begin; row < end; ++row) {
       scales[row] =
-          compressed_machine().quantize(p.a + row * p.a_stride, p.depth, quantized + row * stride);
+          p.b.compressed->quantize(p.a + row * p.a_stride, p.depth, quantized + row * stride);
     }
   });
   for_each_range(p, workspace, [&](Index row, Index row_end, Index column, Index column_end) {
     for (; row < row_end; row += plain_row_block) {
       const Index rows = (std::min)(plain_row_block, row_end - row);
-      for (Index n = column; n < column_end; n += panel_width<float>) {
-        const Index columns = (std::min)(panel_width<float>, column_end - n);
-        compressed_machine().multiply_quantized({.rows = rows,
-                                                 .columns = columns,
-                                                 .depth = p.depth,
-                                                 .a = quantized + row * stride,
-                                                 .a_stride = stride,
-                                                 .a_scales = scales + row,
-                                                 .panels = p.b.int8_panels + p.b.panel_offset(n, 0),
-                                                 .panel_stride = p.b.panel_stride,
-                                                 .b_scales = p.b.scales + n,
-                                                 .bias = p.bias == nullptr ? nullptr : p.bias + n,
-                                                 .c = p.c + row * p.c_stride + n,
-                                                 .c_stride = p.c_stride});
+      for (Index n = column; n < column_end; n += panel_width<T>) {
+        const Index columns = (std::min)(panel_width<T>, column_end - n);
+        p.b.compressed->multiply_quantized({.rows = rows,
+                                            .columns = columns,
+                                            .depth = p.depth,
+                                            .a = quantized + row * stride,
+                                            .a_stride = stride,
+                                            .a_scales = scales + row,
+                                            .panels = p.b.int8_panels + p.b.panel_offset(n, 0),
+                                            .panel_stride = p.b.panel_stride,
+                                            .b_scales = p.b.scales + n,
+                                            .bias = p.bias == nullptr ? nullptr : p.bias + n,
+                                            .c = p.c + row * p.c_stride + n,
+                                            .c_stride = p.c_stride});
         finish(row, rows, n, columns);
       }
     }
@@ -259,12 +264,10 @@ void multiply_quantized(const MatrixProduct<float>& p, const Finish& finish, Wor
 
 /// Computes the product. `finish(row, rows, column, columns)` is called once for each part of C as
 /// soon as it is complete and still in the first-level cache; together the parts cover C.
-template <class T, class Finish>
-void multiply(const MatrixProduct<T>& p, const Finish& finish, Workspace& workspace) {
+template <class T>
+void multiply(const MatrixProduct<T>& p, Finish finish, Workspace& workspace) {
   if (p.rows == 0 || p.columns == 0) return;
-  if constexpr (std::is_same_v<T, float>) {
-    if (p.b.quantizes_rows) return multiply_quantized(p, finish, workspace);
-  }
+  if (p.b.quantizes_rows) return multiply_quantized(p, finish, workspace);
   for_each_range(p, workspace, [&](Index row, Index row_end, Index column, Index column_end) {
     internal::multiply_range(p, row, row_end, column, column_end, finish);
   });
@@ -272,8 +275,8 @@ void multiply(const MatrixProduct<T>& p, const Finish& finish, Workspace& worksp
 
 template <class T>
 void multiply(const MatrixProduct<T>& p, Workspace& workspace) {
-  multiply(
-      p, [](Index, Index, Index, Index) {}, workspace);
+  const auto nothing = [](Index, Index, Index, Index) {};
+  multiply<T>(p, nothing, workspace);
 }
 
 }  // namespace kernels

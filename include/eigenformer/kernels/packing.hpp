@@ -32,8 +32,12 @@ void pack_panel(const RightFactor<T>& b, Index n0, Index columns, Index k0, Inde
   for (Index k = 0; k < depth; ++k) {
     const T* from = b.at(n0, k0 + k);
     T* to = panel + k * panel_width<T>;
-    std::copy_n(from, columns, to);
-    std::fill(to + columns, to + panel_width<T>, from[columns - 1]);
+    if (columns == panel_width<T>) {  // of a size that the compiler knows
+      std::copy_n(from, panel_width<T>, to);
+    } else {
+      std::copy_n(from, columns, to);
+      std::fill(to + columns, to + panel_width<T>, from[columns - 1]);
+    }
   }
 }
 

@@ -26,12 +26,14 @@ inline constexpr Index native_width =
         ? static_cast<Index>(Eigen::internal::packet_traits<T>::size)
         : 1;
 
-/// Columns in a panel: two registers of the widest instruction set that the program may choose.
+/// Columns in a panel: two registers, but a cache line at most, which is two registers of AVX2 or one
+/// of AVX-512. The same for every instruction set among which the program chooses.
 template <class T>
-inline constexpr Index panel_width = 2 * (EIGENFORMER_CHOOSES_AVX2 && native_width<T> > 1
-                                              ? std::max<Index>(native_width<T>,
-                                                                32 / static_cast<Index>(sizeof(T)))
-                                              : native_width<T>);
+inline constexpr Index panel_width = native_width<T> == 1 ? 2
+                                     : EIGENFORMER_CHOOSES_AT_RUN_TIME
+                                         ? 64 / static_cast<Index>(sizeof(T))
+                                         : std::min<Index>(2 * native_width<T>,
+                                                           64 / static_cast<Index>(sizeof(T)));
 
 /// `columns` rounded up to whole panels.
 template <class T>
@@ -44,9 +46,8 @@ template <class T>
 inline constexpr Index depth_block = std::max<Index>(16, 16384 / (panel_width<T> *
                                                                   static_cast<Index>(sizeof(T))));
 
-/// Rows of A that one tile of the product takes on every machine: below this, panels are read once
-/// and need not fit into a cache.
-inline constexpr Index few_rows = 6;
+/// Rows are shared out among threads in multiples of this, which suits tiles of 6 and of 12 rows.
+inline constexpr Index row_unit = 6;
 
 /// Bytes of int8 panels for this many steps of k, per column: whole groups of four.
 constexpr Index whole_groups(Index depth) { return (depth + 3) / 4 * 4; }
@@ -66,6 +67,54 @@ constexpr Index place_in_panel(Index j, Index k) {
   }
 }
 
+/// What the accumulators of a product start from.
+enum class Start { zero, bias, stored };
+
+/// c (rows, columns) = start + a (rows, depth) B^T with B in panels, one after the other at
+/// `panel_stride`. `bias` holds `columns` elements and is read for Start::bias. `ahead` is what
+/// will be read next, as much as one panel; it is brought into the second-level cache meanwhile.
+template <class T, class E = T>
+struct PanelProduct {
+  Index rows, columns, depth;
+  const T* a;
+  Index a_stride;
+  const E* panels;
+  Index panel_stride;
+  T* c;
+  Index c_stride;
+  Start start = Start::zero;
+  const T* bias = nullptr;
+  const E* ahead = nullptr;  // null: what follows in memory
+};
+
+/// c (rows, columns) = (a B^T) * a_scale * b_scale + bias with a (rows, depth) and B in int8, summed
+/// exactly. Rows of a are `a_stride` apart, filled with zeros up to whole_groups(depth).
+template <class T>
+struct QuantizedProduct {
+  Index rows, columns, depth;
+  const std::int8_t* a;
+  Index a_stride;
+  const T* a_scales;  // (rows)
+  const std::int8_t* panels;
+  Index panel_stride;
+  const T* b_scales;  // (columns)
+  const T* bias;      // (columns), or null
+  T* c;
+  Index c_stride;
+};
+
+/// The functions for weights in bfloat16 and int8, of one instruction set; T is float.
+template <class T>
+struct CompressedMachine {
+  // simd/tiles.inl
+  void (*multiply_bfloat16)(const PanelProduct<T, BFloat16>& product);
+  void (*multiply_int8)(const PanelProduct<T, std::int8_t>& product);
+  // simd/quantized.inl
+  void (*scale_columns)(const T* scales, const T* bias, T* y, Index n);
+  T (*quantize)(const T* x, Index n, std::int8_t* q);
+  void (*multiply_quantized)(const QuantizedProduct<T>& product);
+};
+
 /// The right factor of a product, somewhere in memory: element (n, k) at data[n * n_stride + k *
 /// k_stride], where one of the strides is 1; or in panels of all k, one after the other: of T, of
 /// bfloat16, or of int8 with a scale for each n.
@@ -77,8 +126,9 @@ struct RightFactor {
   Index panel_stride = 0;  // elements; 0: not in panels
   const BFloat16* bfloat16_panels = nullptr;
   const std::int8_t* int8_panels = nullptr;
-  const T* scales = nullptr;    // of int8
-  bool quantizes_rows = false;  // with int8: A is brought to int8 too
+  const CompressedMachine<T>* compressed = nullptr;  // what multiplies these two
+  const T* scales = nullptr;                         // of int8
+  bool quantizes_rows = false;                       // with int8: A is brought to int8 too
 
   /// Rows of weights (N, K), as a Linear stores them.
   static RightFactor from_rows(const T* data, Index stride) {
@@ -92,13 +142,16 @@ struct RightFactor {
   static RightFactor from_panels(const T* data, Index depth) {
     return {.data = data, .panel_stride = depth * panel_width<T>};
   }
-  static RightFactor from_panels(const BFloat16* panels, Index depth) {
-    return {.panel_stride = depth * panel_width<T>, .bfloat16_panels = panels};
+  static RightFactor from_panels(const BFloat16* panels, Index depth,
+                                 const CompressedMachine<T>& machine) {
+    return {
+        .panel_stride = depth * panel_width<T>, .bfloat16_panels = panels, .compressed = &machine};
   }
   static RightFactor from_panels(const std::int8_t* panels, Index depth, const T* scales,
-                                 bool quantizes_rows) {
+                                 bool quantizes_rows, const CompressedMachine<T>& machine) {
     return {.panel_stride = whole_groups(depth) * panel_width<T>,
             .int8_panels = panels,
+            .compressed = &machine,
             .scales = scales,
             .quantizes_rows = quantizes_rows};
   }
@@ -141,42 +194,6 @@ struct RightFactor {
       }
     }
   }
-};
-
-/// What the accumulators of a product start from.
-enum class Start { zero, bias, stored };
-
-/// c (rows, columns) = start + a (rows, depth) B^T with B in panels, one after the other at
-/// `panel_stride`. `bias` holds `columns` elements and is read for Start::bias. `ahead` is what
-/// will be read next, as much as one panel; it is brought into the second-level cache meanwhile.
-template <class T, class E = T>
-struct PanelProduct {
-  Index rows, columns, depth;
-  const T* a;
-  Index a_stride;
-  const E* panels;
-  Index panel_stride;
-  T* c;
-  Index c_stride;
-  Start start = Start::zero;
-  const T* bias = nullptr;
-  const E* ahead = nullptr;  // null: what follows in memory
-};
-
-/// c (rows, columns) = (a B^T) * a_scale * b_scale + bias with a (rows, depth) and B in int8, summed
-/// exactly. Rows of a are `a_stride` apart, filled with zeros up to whole_groups(depth).
-template <class T>
-struct QuantizedProduct {
-  Index rows, columns, depth;
-  const std::int8_t* a;
-  Index a_stride;
-  const T* a_scales;  // (rows)
-  const std::int8_t* panels;
-  Index panel_stride;
-  const T* b_scales;  // (columns)
-  const T* bias;      // (columns), or null
-  T* c;
-  Index c_stride;
 };
 
 }  // namespace kernels

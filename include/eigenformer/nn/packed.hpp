@@ -106,7 +106,10 @@ class PackedMatrix {
     using Factor = kernels::RightFactor<Scalar>;
     if constexpr (is_int8) {
       return Factor::from_panels(panels_.data(), shape_[1], scales_.data(),
-                                 std::is_same_v<Element, int8>);
+                                 std::is_same_v<Element, int8>,
+                                 kernels::compressed_machine<Scalar>());
+    } else if constexpr (std::is_same_v<Stored, bfloat16>) {
+      return Factor::from_panels(panels_.data(), shape_[1], kernels::compressed_machine<Scalar>());
     } else {
       return Factor::from_panels(panels_.data(), shape_[1]);
     }

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: MIT
 
-// `Simd<T>` with AVX2 and FMA, for programs compiled without them: see kernels/machine.hpp. What
-// the members do stands in packets.inl.
+// `Simd<T>` with AVX2 and FMA. What the members do stands in packets.inl.
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 namespace kernels {
 namespace EIGENFORMER_TARGET {
-
-inline constexpr int tile_accumulators = 12;
 
 template <class T>
 struct Simd;
@@ -34,9 +31,9 @@ struct Simd<float> {
     return _mm256_blendv_ps(no, yes, mask);
   }
 
-  static Vector power_of_two(Vector n) {
-    const __m256i biased = _mm256_cvtps_epi32(add(n, set(127)));
-    return _mm256_castsi256_ps(_mm256_slli_epi32(biased, 23));
+  static Vector power_of_two(Vector shifted, int extra) {
+    const __m256i n = _mm256_slli_epi32(_mm256_castps_si256(shifted), 23);
+    return _mm256_castsi256_ps(_mm256_add_epi32(n, _mm256_set1_epi32((127 + extra) << 23)));
   }
 
   /// 32-bit lanes of compressed numbers, widened.
@@ -98,9 +95,9 @@ struct Simd<double> {
     return _mm256_blendv_pd(no, yes, mask);
   }
 
-  static Vector power_of_two(Vector n) {
-    const __m256d shifted = add(n, set(0x1.8p52 + 1023.0));
-    return _mm256_castsi256_pd(_mm256_slli_epi64(_mm256_castpd_si256(shifted), 52));
+  static Vector power_of_two(Vector shifted, int extra) {
+    const __m256i n = _mm256_slli_epi64(_mm256_castpd_si256(shifted), 52);
+    return _mm256_castsi256_pd(_mm256_add_epi64(n, _mm256_set1_epi64x((1023LL + extra) << 52)));
   }
 
   static void transpose(Vector (&square)[width]) {

@@ -24,6 +24,14 @@ EIGENFORMER_ALWAYS_INLINE typename Simd<T>::Vector polynomial(const T (&coeffici
   return sum;
 }
 
+/// e^r - 1 for |r| <= ln 2 / 2.
+template <class T>
+EIGENFORMER_ALWAYS_INLINE typename Simd<T>::Vector exponential_minus_one(
+    typename Simd<T>::Vector r) {
+  using S = Simd<T>;
+  return S::fma(S::multiply(r, r), polynomial(ExponentialConstants<T>::q, r), r);
+}
+
 /// e^(x + correction) = scale * (1 + fraction) with scale = 2^n / 2 kept apart by a factor of two,
 /// so that the largest results don't overflow early. x must lie in [lowest, highest]; |correction|
 /// must be far below 1.
@@ -38,12 +46,32 @@ EIGENFORMER_ALWAYS_INLINE ExponentialParts<T> exponential_parts(
   using S = Simd<T>;
   using Constants = ExponentialConstants<T>;
   const auto round = S::set(Constants::round);
-  const auto n = S::subtract(S::fma(x, S::set(Constants::inverse_log_2), round), round);
+  const auto shifted = S::fma(x, S::set(Constants::inverse_log_2), round);
+  const auto n = S::subtract(shifted, round);
   auto r = S::fma(n, S::set(-Constants::log_2_high), x);
   r = S::add(S::fma(n, S::set(-Constants::log_2_low), r), correction);
-  const auto square = S::multiply(r, r);
-  const auto fraction = S::fma(square, polynomial(Constants::q, r), r);
-  return {S::power_of_two(S::subtract(n, S::set(T(1)))), fraction};
+  return {S::power_of_two(shifted, -1), exponential_minus_one<T>(r)};
+}
+
+/// e^x for x <= 0, with less work than for any x.
+template <class T>
+EIGENFORMER_ALWAYS_INLINE typename Simd<T>::Vector exponential_of_nonpositive(
+    typename Simd<T>::Vector x) {
+  using S = Simd<T>;
+  if constexpr (has_polynomials<T>) {
+    using Constants = ExponentialConstants<T>;
+    const auto round = S::set(Constants::round);
+    const auto shifted = S::fma(x, S::set(Constants::inverse_log_2), round);
+    const auto n = S::subtract(shifted, round);
+    const auto r =
+        S::fma(n, S::set(-Constants::log_2_low), S::fma(n, S::set(-Constants::log_2_high), x));
+    const auto scale = S::power_of_two(shifted, 0);
+    const auto result = S::fma(scale, exponential_minus_one<T>(r), scale);
+    return S::select(S::less(x, S::set(Constants::lowest)), S::set(T(0)), result);
+  } else {
+    using std::exp;
+    return exp(x);
+  }
 }
 
 /// e^(x + correction), for a correction far below 1 that doesn't fit into x.

@@ -32,14 +32,17 @@ inline constexpr Machine<T> machine_of_target{
     .pack_rows = pack_rows<T>,
     .multiply_single_row = multiply_single_row<T>,
     .multiply_panels = multiply_panels<T, T>,
+    .tile_rows = tile_rows<T>,
+    .tile_columns = panels_at_once<T>* panel_width<T>,
 };
 
-inline constexpr CompressedMachine compressed_machine_of_target{
-    .multiply_bfloat16 = multiply_panels<float, BFloat16>,
-    .multiply_int8 = multiply_panels<float, std::int8_t>,
-    .scale_columns = scale_columns,
-    .quantize = quantize,
-    .multiply_quantized = multiply_quantized,
+template <class T>
+inline constexpr CompressedMachine<T> compressed_machine_of_target{
+    .multiply_bfloat16 = multiply_panels<T, BFloat16>,
+    .multiply_int8 = multiply_panels<T, std::int8_t>,
+    .scale_columns = scale_columns<T>,
+    .quantize = quantize<T>,
+    .multiply_quantized = multiply_quantized<T>,
 };
 
 }  // namespace EIGENFORMER_TARGET

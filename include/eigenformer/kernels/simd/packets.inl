@@ -2,16 +2,12 @@
 
 // `Simd<T>`: the registers of the instruction set for which this translation unit is compiled, over
 // Eigen's packets, which cover every machine that Eigen knows, and over plain scalars (width 1)
-// where a number type has no packets.
+// where a number type has no packets. avx2.inl and avx512.inl take their machines' float and double.
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 namespace kernels {
 namespace EIGENFORMER_TARGET {
-
-/// Three quarters of the vector registers: the rest holds the factors.
-inline constexpr int tile_accumulators =
-    static_cast<int>(EIGEN_ARCH_DEFAULT_NUMBER_OF_REGISTERS) * 3 / 4;
 
 template <class Vector>
 struct IntegersOf {
@@ -68,17 +64,18 @@ struct Simd {
     }
   }
 
-  /// 2^n for whole n (float: -126 <= n <= 127, double: -1022 <= n <= 1023); anything for other n.
-  static Vector power_of_two(Vector n) {
+  /// 2^(n + extra) for shifted = n + ExponentialConstants<T>::round, whose low bits are those of n:
+  /// moved into the exponent's place. The result must be a normal number; NaN gives anything.
+  static Vector power_of_two(Vector shifted, int extra) {
     static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>);
     if constexpr (std::is_same_v<T, float> && width > 1) {
-      const Integers biased = Eigen::internal::pcast<Vector, Integers>(add(n, set(T(127))));
-      return Eigen::internal::preinterpret<Vector>(
-          Eigen::internal::plogical_shift_left<23>(biased));
+      const Integers n = shift_left<23>(Eigen::internal::preinterpret<Integers>(shifted));
+      return reinterpret(
+          Eigen::internal::padd(n, Eigen::internal::pset1<Integers>((127 + extra) << 23)));
     } else {
       T lanes[width];
-      store(lanes, n);
-      exponents_to_powers(lanes);
+      store(lanes, shifted);
+      powers_of_two(lanes, extra);
       return load(lanes);
     }
   }
@@ -146,18 +143,15 @@ struct Simd {
     }
   }
 
-  // Lane by lane; compilers turn the loop into vector instructions. Adding 1.5 * 2^(mantissa bits)
-  // brings n + bias into the low bits, from where they are shifted into the exponent's place. Any n
-  // gives some number, NaN too.
-  static void exponents_to_powers(T (&lanes)[width]) {
+  // Lane by lane; compilers turn the loop into vector instructions.
+  static void powers_of_two(T (&lanes)[width], int extra) {
     constexpr bool is_float = std::is_same_v<T, float>;
     using Bits = std::conditional_t<is_float, std::uint32_t, std::uint64_t>;
-    constexpr T shift = is_float ? T(0x1.8p23 + 127.0) : T(0x1.8p52 + 1023.0);
+    constexpr int place = is_float ? 23 : 52, bias = is_float ? 127 : 1023;
     for (T& lane : lanes) {
-      const T shifted = lane + shift;
       Bits bits;
-      std::memcpy(&bits, &shifted, sizeof bits);
-      bits <<= is_float ? 23 : 52;
+      std::memcpy(&bits, &lane, sizeof bits);
+      bits = (bits << place) + (static_cast<Bits>(bias + extra) << place);
       std::memcpy(&lane, &bits, sizeof bits);
     }
   }

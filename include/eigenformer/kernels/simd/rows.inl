@@ -129,13 +129,14 @@ T additive_score(const T* x, const T* z, const T* w, Index n) {
 
 // ------------------------------------------------------------------ kernels/softmax.hpp
 
-/// p_j = e^{s_j - maximum}, 0 for s_j = -infinity; returns the sum. s and p may be the same.
+/// p_j = e^{s_j - maximum} for s_j <= maximum, 0 for s_j = -infinity; returns the sum. s and p may be
+/// the same.
 template <class T>
 T exponentials(const T* s, T maximum, T* p, Index n) {
   using S = Simd<T>;
   const auto shift = S::set(maximum);
   return row_sum<T>(n, [&](Index i, Index part) {
-    const auto e = exponential<T>(S::subtract(load_partial<T>(s + i, part), shift));
+    const auto e = exponential_of_nonpositive<T>(S::subtract(load_partial<T>(s + i, part), shift));
     store_partial<T>(p + i, e, part);
     return e;
   });
@@ -162,7 +163,9 @@ void softmax_step(T* s, Index n, T& maximum, T& sum, T* y, Index size) {
   const T of_tile = largest(s, n);
   const T top = of_tile > maximum ? of_tile : maximum;
   const T added = exponentials(s, softmax_shift(top), s, n);
-  if (top != maximum) {
+  if (maximum == -std::numeric_limits<T>::infinity()) {  // sum and y are zeros
+    maximum = top;
+  } else if (top != maximum) {
     T shrink[S::width];
     S::store(shrink, exponential<T>(S::set(maximum - top)));
     sum *= shrink[0];

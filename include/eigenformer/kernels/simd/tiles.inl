@@ -3,8 +3,8 @@
 // The tile of the matrix product: as many rows by as many panels as the registers hold, each
 // element accumulated over k in one chain, c = fma(a(m, k), b(n, k), c).
 //
-// Shapes for panels of two registers: with 16 registers 12 accumulators (6 rows by one panel), with
-// 32 registers 24 (12 rows by one panel). Fewer rows take several panels side by side, since one
+// Three quarters of the registers are accumulators: with 16 registers 6 rows by two registers of
+// columns, with 32 registers 12 rows by two. Fewer rows take more columns side by side, since one
 // chain of multiply-adds after the other would wait for each. Loops over the tile are unrolled by
 // force: GCC 12 keeps the accumulators in memory otherwise.
 //
@@ -21,8 +21,11 @@ namespace EIGENFORMER_TARGET {
 template <class T>
 inline constexpr int panel_registers = static_cast<int>(panel_width<T> / Simd<T>::width);
 
+inline constexpr int tile_accumulators = EIGENFORMER_TARGET_REGISTERS * 3 / 4;
+
 template <class T>
-inline constexpr int tile_rows = tile_accumulators / panel_registers<T>;
+inline constexpr int tile_rows = tile_accumulators /
+                                 (panel_registers<T> > 2 ? panel_registers<T> : 2);
 
 /// Panels side by side in a tile of `rows` rows: 4, 2 or 1.
 template <class T>
@@ -30,6 +33,9 @@ constexpr int tile_panels(int rows) {
   const int fit = tile_accumulators / (rows * panel_registers<T>);
   return fit >= 4 ? 4 : fit >= 2 ? 2 : 1;
 }
+
+template <class T>
+inline constexpr int panels_at_once = tile_panels<T>(tile_rows<T>);
 
 /// How panels of E are read into registers of T. A group of `steps` steps of k takes `bytes`;
 /// read<step>(group, b) gives the numbers of one step, a panel's row.
@@ -45,34 +51,38 @@ struct PanelReader {
   }
 };
 
-template <>
-struct PanelReader<float, BFloat16> {
-  using S = Simd<float>;
+template <class T>
+struct PanelReader<T, BFloat16> {
+  using S = Simd<T>;
   static constexpr int steps = 1;
-  static constexpr Index bytes = 2 * panel_width<float>;
+  static constexpr Index bytes = 2 * panel_width<T>;
 
   template <int Step>
-  static void read(const BFloat16* group, S::Vector (&b)[panel_registers<float>]) {
-    constexpr int half = panel_registers<float> / 2;
-    EIGENFORMER_UNROLL
-    for (int v = 0; v < half; ++v) {
-      const auto lanes = S::load_lanes(group + 2 * v * S::width);
-      b[v] = S::lower_halves(lanes);
-      b[v + half] = S::upper_halves(lanes);
+  static void read(const BFloat16* group, typename S::Vector (&b)[panel_registers<T>]) {
+    constexpr int half = panel_registers<T> / 2;
+    if constexpr (half == 0) {
+      b[0] = S::load_halves(group);
+    } else {
+      EIGENFORMER_UNROLL
+      for (int v = 0; v < half; ++v) {
+        const auto lanes = S::load_lanes(group + 2 * v * S::width);
+        b[v] = S::lower_halves(lanes);
+        b[v + half] = S::upper_halves(lanes);
+      }
     }
   }
 };
 
-template <>
-struct PanelReader<float, std::int8_t> {
-  using S = Simd<float>;
+template <class T>
+struct PanelReader<T, std::int8_t> {
+  using S = Simd<T>;
   static constexpr int steps = 4;
-  static constexpr Index bytes = 4 * panel_width<float>;
+  static constexpr Index bytes = 4 * panel_width<T>;
 
   template <int Step>
-  static void read(const std::int8_t* group, S::Vector (&b)[panel_registers<float>]) {
+  static void read(const std::int8_t* group, typename S::Vector (&b)[panel_registers<T>]) {
     EIGENFORMER_UNROLL
-    for (int v = 0; v < panel_registers<float>; ++v)
+    for (int v = 0; v < panel_registers<T>; ++v)
       b[v] = S::template bytes<Step>(S::load_lanes(group + 4 * v * S::width));
   }
 };
@@ -83,79 +93,112 @@ struct Ahead {
   Index step;
 };
 
-/// One tile of p: `columns` of Panels panels from the given ones on.
+/// Rows of A, one step of k after the other. Two pointers and multiples of the stride that fit into an
+/// instruction: with a pointer for each of 12 rows GCC keeps some in vector registers, and bringing
+/// them back takes time from the multiply-adds (T = 64 with AVX-512: 136 GFLOP/s, so 158).
+template <class T, int Rows>
+class LeftRows {
+ public:
+  LeftRows(const T* a, Index stride)
+      : first_(a),
+        seventh_(Rows > 6 ? a + 6 * stride : a),
+        stride_(stride),
+        triple_(3 * stride),
+        quintuple_(5 * stride) {}
+
+  EIGENFORMER_ALWAYS_INLINE T at(int row, int step) const {
+    const Index offsets[6] = {0, stride_, 2 * stride_, triple_, 4 * stride_, quintuple_};
+    return (row < 6 ? first_ : seventh_)[offsets[row % 6] + step];
+  }
+  EIGENFORMER_ALWAYS_INLINE void advance(int steps) {
+    first_ += steps;
+    if (Rows > 6) seventh_ += steps;
+  }
+
+ private:
+  const T *first_, *seventh_;
+  Index stride_, triple_, quintuple_;
+};
+
+/// One tile: Rows rows of A by Panels whole panels. `bias` and `c` belong to its first element.
 template <class T, class E, int Rows, int Panels>
-void multiply_tile(const PanelProduct<T, E>& p, Index row, Index column, Index columns,
-                   Ahead ahead) {
+void multiply_tile(const PanelProduct<T, E>& p, Index row, const E* panel, Ahead ahead,
+                   const T* bias, T* c, Index c_stride) {
   using S = Simd<T>;
   using Reader = PanelReader<T, E>;
   using Vector = typename S::Vector;
   constexpr Index width = S::width;
   constexpr int registers = panel_registers<T>, vectors = Panels * registers;
 
-  const E* panel = p.panels + column / panel_width<T> * p.panel_stride;
-  T* c = p.c + row * p.c_stride + column;
-  const auto stored = [columns](int v) { return part_of_register(columns - v * width, width); };
-
   Vector sum[Rows][vectors];
   if (p.start == Start::stored) {
     EIGENFORMER_UNROLL
     for (int i = 0; i < Rows; ++i) {
       EIGENFORMER_UNROLL
-      for (int v = 0; v < vectors; ++v)
-        sum[i][v] = load_partial<T>(c + i * p.c_stride + v * width, stored(v));
+      for (int v = 0; v < vectors; ++v) sum[i][v] = S::load(c + i * c_stride + v * width);
     }
   } else {
     EIGENFORMER_UNROLL
     for (int v = 0; v < vectors; ++v) {
-      const Vector first = p.start == Start::bias
-                               ? load_partial<T>(p.bias + column + v * width, stored(v))
-                               : S::set(T(0));
+      const Vector first = p.start == Start::bias ? S::load(bias + v * width) : S::set(T(0));
       EIGENFORMER_UNROLL
       for (int i = 0; i < Rows; ++i) sum[i][v] = first;
     }
   }
 
-  const T* a[Rows];
-  EIGENFORMER_UNROLL
-  for (int i = 0; i < Rows; ++i) a[i] = p.a + (row + i) * p.a_stride;
+  LeftRows<T, Rows> a(p.a + row * p.a_stride, p.a_stride);
   const Index panel_stride = p.panel_stride;
   const Index stride_in_bytes = panel_stride * static_cast<Index>(sizeof(E));
-  const auto add_step = [&]<int Step>(std::integral_constant<int, Step>, Index k) {
+  const auto add_step = [&]<int Step>(std::integral_constant<int, Step>) EIGENFORMER_INLINE_LAMBDA {
     Vector b[Panels][registers];
     EIGENFORMER_UNROLL
     for (int q = 0; q < Panels; ++q) Reader::template read<Step>(panel + q * panel_stride, b[q]);
     EIGENFORMER_UNROLL
     for (int i = 0; i < Rows; ++i) {
-      const Vector left = S::set(a[i][k + Step]);
+      const Vector left = S::set(a.at(i, Step));
       EIGENFORMER_UNROLL
       for (int v = 0; v < vectors; ++v)
         sum[i][v] = S::fma(left, b[v / registers][v % registers], sum[i][v]);
     }
   };
-  const auto add_group = [&]<int... Step>(std::integer_sequence<int, Step...>, Index k,
-                                          Index count) {
+  const auto add_group = [&]<int... Step>(std::integer_sequence<int, Step...>, Index count)
+      EIGENFORMER_INLINE_LAMBDA {
     EIGENFORMER_UNROLL
     for (int q = 0; q < Panels; ++q) {
       EIGENFORMER_UNROLL
       for (Index line = 0; line < Reader::bytes; line += 64)
         prefetch(ahead.from + q * stride_in_bytes + line);
     }
-    ((Step < count ? add_step(std::integral_constant<int, Step>(), k) : void()), ...);
+    ((Step < count ? add_step(std::integral_constant<int, Step>()) : void()), ...);
+    a.advance(Reader::steps);
     panel += Reader::steps * panel_width<T>;
     ahead.from += ahead.step;
   };
   constexpr auto steps = std::make_integer_sequence<int, Reader::steps>();
   Index k = 0;
-  for (; k + Reader::steps <= p.depth; k += Reader::steps) add_group(steps, k, Reader::steps);
-  if (Reader::steps > 1 && k < p.depth) add_group(steps, k, p.depth - k);
+  for (; k + Reader::steps <= p.depth; k += Reader::steps) add_group(steps, Reader::steps);
+  if (Reader::steps > 1 && k < p.depth) add_group(steps, p.depth - k);
 
   EIGENFORMER_UNROLL
   for (int i = 0; i < Rows; ++i) {
     EIGENFORMER_UNROLL
-    for (int v = 0; v < vectors; ++v)
-      store_partial<T>(c + i * p.c_stride + v * width, sum[i][v], stored(v));
+    for (int v = 0; v < vectors; ++v) S::store(c + i * c_stride + v * width, sum[i][v]);
   }
+}
+
+/// The same where only the first `columns` columns exist: through memory of the tile's size.
+template <class T, class E, int Rows, int Panels>
+void multiply_part_of_tile(const PanelProduct<T, E>& p, Index row, const E* panel, Ahead ahead,
+                           const T* bias, T* c, Index columns) {
+  constexpr Index width = Panels * panel_width<T>;
+  T starts[static_cast<std::size_t>(width)] = {};
+  T results[static_cast<std::size_t>(Rows * width)] = {};
+  if (p.start == Start::bias) std::copy_n(bias, columns, starts);
+  if (p.start == Start::stored) {
+    for (int i = 0; i < Rows; ++i) std::copy_n(c + i * p.c_stride, columns, results + i * width);
+  }
+  multiply_tile<T, E, Rows, Panels>(p, row, panel, ahead, starts, results, width);
+  for (int i = 0; i < Rows; ++i) std::copy_n(results + i * width, columns, c + i * p.c_stride);
 }
 
 /// Rows `row` ... `row + Rows - 1` of the product, several panels. `asked` is what is asked for, or
@@ -167,17 +210,21 @@ void multiply_tiles(const PanelProduct<T, E>& p, Index row, Index column, Index 
   constexpr Index group = panels * panel_width<T>, distance = 16384;
   while (column < column_end) {
     const E* panel = p.panels + column / panel_width<T> * p.panel_stride;
+    const T* bias = p.bias + (p.start == Start::bias ? column : 0);
+    T* c = p.c + row * p.c_stride + column;
     const Ahead ahead = asked != nullptr ? *asked
                                          : Ahead{reinterpret_cast<const char*>(panel) + distance,
                                                  PanelReader<T, E>::bytes};
     const Index rest = column_end - column;
     if (panels > 1 && rest >= group) {
-      multiply_tile<T, E, Rows, panels>(p, row, column, group, ahead);
+      multiply_tile<T, E, Rows, panels>(p, row, panel, ahead, bias, c, p.c_stride);
       column += group;
+    } else if (rest >= panel_width<T>) {
+      multiply_tile<T, E, Rows, 1>(p, row, panel, ahead, bias, c, p.c_stride);
+      column += panel_width<T>;
     } else {
-      const Index columns = rest < panel_width<T> ? rest : panel_width<T>;
-      multiply_tile<T, E, Rows, 1>(p, row, column, columns, ahead);
-      column += columns;
+      multiply_part_of_tile<T, E, Rows, 1>(p, row, panel, ahead, bias, c, rest);
+      column += rest;
     }
   }
 }
@@ -193,8 +240,8 @@ constexpr auto tiles_functions(std::integer_sequence<int, Rows...>) {
   return Functions{{multiply_tiles<T, E, Rows + 1>...}};
 }
 
-/// The product. More rows than a tile's are shared out evenly among tiles, 8 as 4 + 4, and use one
-/// panel after the other.
+/// The product. More rows than a tile's are shared out evenly among tiles, 8 as 4 + 4, and use the
+/// same few panels one after the other.
 template <class T, class E>
 void multiply_panels(const PanelProduct<T, E>& p) {
   static constexpr auto functions =
@@ -206,8 +253,9 @@ void multiply_panels(const PanelProduct<T, E>& p) {
   using Reader = PanelReader<T, E>;
   const Index tiles = (p.rows + tile_rows<T> - 1) / tile_rows<T>;
   const Index share = (Reader::bytes + tiles - 1) / tiles;  // bytes a read
-  for (Index column = 0; column < p.columns; column += panel_width<T>) {
-    const Index next = column + panel_width<T>;
+  constexpr Index step = panels_at_once<T> * panel_width<T>;
+  for (Index column = 0; column < p.columns; column += step) {
+    const Index next = column + step;
     const E* following =
         p.ahead != nullptr ? p.ahead : p.panels + next / panel_width<T> * p.panel_stride;
     const char* ahead = reinterpret_cast<const char*>(following);

@@ -68,25 +68,37 @@ EIGENFORMER_ALWAYS_INLINE T fold(typename Simd<T>::Vector a, F&& f) {
   return lanes[0];
 }
 
-/// y[i] = f(x[i]) over a row of `n`, `f` from register to register; x and y may be the same.
+/// y[i] = f(x[i]) over a row of `n`, `f` from register to register; x and y may be the same. The tail
+/// is a row of its own in a second round, so that `f` is compiled once.
 template <class T, class F>
 EIGENFORMER_ALWAYS_INLINE void transform(const T* x, T* y, Index n, F&& f) {
   using S = Simd<T>;
-  Index i = 0;
-  for (; i + S::width <= n; i += S::width) S::store(y + i, f(S::load(x + i)));
-  if (i < n) store_partial<T>(y + i, f(load_partial<T>(x + i, n - i)), n - i);
+  const Index rest = n % S::width, whole = n - rest;
+  T tail[S::width] = {};
+  std::copy_n(x + whole, rest, tail);
+  T* const end_of_y = y + whole;
+  for (Index count = whole, rounds = rest > 0 ? 2 : 1; rounds > 0; --rounds, count = S::width) {
+    for (Index i = 0; i < count; i += S::width) S::store(y + i, f(S::load(x + i)));
+    x = y = tail;
+  }
+  std::copy_n(tail, rest, end_of_y);
 }
 
 /// y[i] = f(x[i], z[i]); any of them may be the same.
 template <class T, class F>
 EIGENFORMER_ALWAYS_INLINE void transform(const T* x, const T* z, T* y, Index n, F&& f) {
   using S = Simd<T>;
-  Index i = 0;
-  for (; i + S::width <= n; i += S::width) S::store(y + i, f(S::load(x + i), S::load(z + i)));
-  if (i < n) {
-    const Index rest = n - i;
-    store_partial<T>(y + i, f(load_partial<T>(x + i, rest), load_partial<T>(z + i, rest)), rest);
+  const Index rest = n % S::width, whole = n - rest;
+  T tail[S::width] = {}, tail_of_z[S::width] = {};
+  std::copy_n(x + whole, rest, tail);
+  std::copy_n(z + whole, rest, tail_of_z);
+  T* const end_of_y = y + whole;
+  for (Index count = whole, rounds = rest > 0 ? 2 : 1; rounds > 0; --rounds, count = S::width) {
+    for (Index i = 0; i < count; i += S::width) S::store(y + i, f(S::load(x + i), S::load(z + i)));
+    x = y = tail;
+    z = tail_of_z;
   }
+  std::copy_n(tail, rest, end_of_y);
 }
 
 /// Sum over i < n of part(i, count), which returns a register for elements i ... i + count - 1 and
