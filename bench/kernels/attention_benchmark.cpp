@@ -1,6 +1,8 @@
-// SPDX-License-Identifier: MIT Attention over 12 heads of 64, without projections, beside the same
-// with Eigen's products and the scores stored whole. Arguments: T, causal, threads. GFLOP/s counts
-// all T x T scores, causal or not.
+// SPDX-License-Identifier: MIT
+//
+// Attention over 12 heads of 64, without projections, beside the same with Eigen's products and the
+// scores stored whole. Arguments: T, causal, threads. GFLOP/s counts all T x T scores, causal or
+// not.
 
 #include "bench/benchmark_support.hpp"
 
@@ -9,10 +11,10 @@ namespace {
 using bench::Index;
 constexpr Index heads = 12, head_size = 64;
 
-void count_attention(benchmark::State& state) {
+void count_attention(benchmark::State& state, Index threads) {
   const auto T = static_cast<double>(state.range(0));
   const auto width = static_cast<double>(heads * head_size);
-  bench::count(state, 4 * T * T * width, 4 * 4 * T * width);
+  bench::count(state, 4 * T * T * width, 4 * 4 * T * width, threads);
 }
 
 void attention(benchmark::State& state) {
@@ -40,7 +42,7 @@ void attention(benchmark::State& state) {
     ef::kernels::attend<float>(a, {.causal = state.range(1) == 1}, threads.workspace);
     benchmark::DoNotOptimize(y.data());
   }
-  count_attention(state);
+  count_attention(state, state.range(2));
 }
 
 void eigen_attention(benchmark::State& state) {
@@ -62,7 +64,7 @@ void eigen_attention(benchmark::State& state) {
     }
     benchmark::DoNotOptimize(y.data());
   }
-  count_attention(state);
+  count_attention(state, 1);
 }
 
 void sizes(benchmark::internal::Benchmark* b) {

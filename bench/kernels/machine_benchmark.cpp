@@ -1,10 +1,9 @@
-// SPDX-License-Identifier: MIT What this machine can do, to hold the other figures against: fused
-// multiply-adds from registers, and reading memory that fits in no cache.
-
-#include <vector>
+// SPDX-License-Identifier: MIT
+//
+// What this machine can do, to hold the other figures against: fused multiply-adds from registers,
+// and reading memory that fits in no cache. Argument: threads.
 
 #include "bench/benchmark_support.hpp"
-#include "bench/fused_multiply_add_peak.hpp"
 
 namespace {
 
@@ -18,13 +17,9 @@ void multiply_add_peak(benchmark::State& state) {
 BENCHMARK(multiply_add_peak);
 
 void memory_read(benchmark::State& state) {
-  const std::vector<float> memory(std::size_t{1} << 26, 1.0f);  // 256 MiB
-  const Index size = static_cast<Index>(memory.size());
-  for (auto _ : state) {
-    benchmark::DoNotOptimize(ef::kernels::machine<float>().sum(memory.data(), size));
-  }
-  bench::count(state, 0, static_cast<double>(memory.size() * sizeof(float)));
+  bench::Threads threads(state.range(0));
+  for (auto _ : state) state.counters["GB"] = 1e-9 * bench::memory_read_rate(threads.workspace);
 }
-BENCHMARK(memory_read)->Unit(benchmark::kMillisecond);
+BENCHMARK(memory_read)->ArgName("threads")->Arg(1)->Arg(2)->Iterations(1)->UseRealTime();
 
 }  // namespace

@@ -1,5 +1,7 @@
-// SPDX-License-Identifier: MIT Encoder layers: BERT-base's (768, 12 heads, 3072) and MiniLM's (384,
-// 12 heads, 1536). Arguments: hidden size, T, threads.
+// SPDX-License-Identifier: MIT
+//
+// Encoder layers: BERT-base's (768, 12 heads, 3072) and MiniLM's (384, 12 heads, 1536), plain and
+// packed. Arguments: hidden size, T, threads.
 
 #include "bench/benchmark_support.hpp"
 
@@ -7,11 +9,13 @@ namespace {
 
 using bench::Index;
 
+template <class Format>
 void encoder_layer(benchmark::State& state) {
   const Index hidden = state.range(0), T = state.range(1);
-  ef::EncoderLayer<float> layer(
-      {.hidden_size = hidden, .num_attention_heads = 12, .intermediate_size = 4 * hidden});
-  ef::init(layer, ef::Key{1});
+  const auto layer = bench::in_format<Format>(
+      ef::EncoderLayer<float>(
+          {.hidden_size = hidden, .num_attention_heads = 12, .intermediate_size = 4 * hidden}),
+      1);
   const auto x = bench::random_tensor<3>({1, T, hidden}, 2);
   ef::Tensor<float, 3> y(x.shape());
   bench::Threads threads(state.range(2));
@@ -21,7 +25,7 @@ void encoder_layer(benchmark::State& state) {
   }
   const auto tokens = static_cast<double>(T), width = static_cast<double>(hidden);
   bench::count(state, 24 * tokens * width * width + 4 * tokens * tokens * width,
-               4.0 * (static_cast<double>(ef::count_parameters(layer)) + 2 * tokens * width));
+               bench::parameter_bytes(layer) + 8 * tokens * width, state.range(2));
 }
 
 void sizes(benchmark::internal::Benchmark* b) {
@@ -32,6 +36,7 @@ void sizes(benchmark::internal::Benchmark* b) {
   }
   b->ArgNames({"C", "T", "threads"})->UseRealTime();
 }
-BENCHMARK(encoder_layer)->Apply(sizes);
+BENCHMARK(encoder_layer<float>)->Apply(sizes);
+BENCHMARK(encoder_layer<ef::Packed<float>>)->Apply(sizes);
 
 }  // namespace

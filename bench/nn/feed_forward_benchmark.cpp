@@ -1,6 +1,8 @@
-// SPDX-License-Identifier: MIT FeedForward 768 x 3072 with GELU and GatedFeedForward 768 x 2048
-// with SiLU, beside the same written with Eigen's products and array functions. Arguments: T,
-// threads (Eigen: one).
+// SPDX-License-Identifier: MIT
+//
+// FeedForward 768 x 3072 with GELU and GatedFeedForward 768 x 2048 with SiLU in each format, beside
+// the first written with Eigen's products and array functions. Arguments: T, threads (Eigen: one).
+// "streamed" takes 16 layers in turn, so that the weights come from memory.
 
 #include "bench/benchmark_support.hpp"
 
@@ -9,40 +11,42 @@ namespace {
 using bench::Index;
 constexpr Index hidden = 768;
 
+ef::FeedForward<float> plain() {
+  return ef::FeedForward<float>({.hidden_size = hidden, .intermediate_size = 3072});
+}
+
+ef::GatedFeedForward<float> gated() {
+  return ef::GatedFeedForward<float>({.hidden_size = hidden,
+                                      .intermediate_size = 2048,
+                                      .activation = ef::Activation::silu,
+                                      .bias = false});
+}
+
 template <class Layer>
-void run(benchmark::State& state, const Layer& layer, double flops_per_token) {
+void count_layer(benchmark::State& state, const Layer& layer, Index threads) {
   const Index T = state.range(0);
-  const auto x = bench::random_tensor<2>({T, hidden}, 2);
-  ef::Tensor<float, 2> y({T, hidden});
+  bench::count(state, 2.0 * static_cast<double>(T * ef::count_parameters(layer)),
+               bench::parameter_bytes(layer) + 4.0 * static_cast<double>(2 * T * hidden), threads);
+}
+
+template <class Format, auto make>
+void run(benchmark::State& state, int layer_count) {
+  std::vector<decltype(bench::in_format<Format>(make(), 1))> layers;
+  for (int i = 0; i < layer_count; ++i) layers.push_back(bench::in_format<Format>(make(), 1));
+  const auto x = bench::random_tensor<2>({state.range(0), hidden}, 2);
+  ef::Tensor<float, 2> y(x.shape());
   bench::Threads threads(state.range(1));
+  std::size_t next = 0;
   for (auto _ : state) {
-    layer.forward(x, y, threads.workspace);
+    layers[next++ % layers.size()].forward(x, y, threads.workspace);
     benchmark::DoNotOptimize(y.data());
   }
-  bench::count(state, flops_per_token * static_cast<double>(T),
-               4.0 * static_cast<double>(ef::count_parameters(layer) + 2 * T * hidden));
-}
-
-ef::FeedForward<float> make_feed_forward() {
-  ef::FeedForward<float> layer({.hidden_size = hidden, .intermediate_size = 3072});
-  ef::init(layer, ef::Key{1});
-  return layer;
-}
-
-void feed_forward(benchmark::State& state) { run(state, make_feed_forward(), 4.0 * hidden * 3072); }
-
-void gated_feed_forward(benchmark::State& state) {
-  ef::GatedFeedForward<float> layer({.hidden_size = hidden,
-                                     .intermediate_size = 2048,
-                                     .activation = ef::Activation::silu,
-                                     .bias = false});
-  ef::init(layer, ef::Key{1});
-  run(state, layer, 6.0 * hidden * 2048);
+  count_layer(state, layers[0], state.range(1));
 }
 
 /// The tanh form of GELU, since Eigen has no erf in its core.
 void eigen_feed_forward(benchmark::State& state) {
-  const auto layer = make_feed_forward();
+  const auto layer = bench::in_format<float>(plain(), 1);
   const Index T = state.range(0);
   const auto x = bench::random_tensor<2>({T, hidden}, 2);
   ef::Tensor<float, 2> y({T, hidden});
@@ -57,19 +61,27 @@ void eigen_feed_forward(benchmark::State& state) {
     result.rowwise() += layer.linear_2.bias.vector().transpose();
     benchmark::DoNotOptimize(y.data());
   }
-  bench::count(state, 4.0 * hidden * 3072 * static_cast<double>(T),
-               4.0 * static_cast<double>(ef::count_parameters(layer) + 2 * T * hidden));
+  count_layer(state, layer, 1);
 }
 
 void sizes(benchmark::internal::Benchmark* b) {
   for (int threads : {1, 2}) {
-    for (int T : {1, 8, 32, 128, 512}) b->Args({T, threads});
+    for (int T : {1, 2, 8, 32, 128, 512}) b->Args({T, threads});
   }
   b->ArgNames({"T", "threads"})->UseRealTime();
 }
 
-BENCHMARK(feed_forward)->Apply(sizes);
-BENCHMARK(gated_feed_forward)->Apply(sizes);
+#define EIGENFORMER_BENCH_FORMATS(kind)                                                        \
+  BENCHMARK_CAPTURE((run<float, kind>), kind##_cached_float, 1)->Apply(sizes);                 \
+  BENCHMARK_CAPTURE((run<float, kind>), kind##_streamed_float, 16)->Apply(sizes);              \
+  BENCHMARK_CAPTURE((run<ef::Packed<float>, kind>), kind##_cached_packed, 1)->Apply(sizes);    \
+  BENCHMARK_CAPTURE((run<ef::Packed<float>, kind>), kind##_streamed_packed, 16)->Apply(sizes); \
+  BENCHMARK_CAPTURE((run<ef::Packed<ef::bfloat16>, kind>), kind##_streamed_bfloat16, 16)       \
+      ->Apply(sizes);                                                                          \
+  BENCHMARK_CAPTURE((run<ef::Packed<ef::int8>, kind>), kind##_streamed_int8, 16)->Apply(sizes)
+
+EIGENFORMER_BENCH_FORMATS(plain);
+EIGENFORMER_BENCH_FORMATS(gated);
 BENCHMARK(eigen_feed_forward)
     ->ArgNames({"T"})
     ->UseRealTime()

@@ -61,10 +61,7 @@ void feed_forward_rows(TensorView<const T, 2> x, const FeedForwardMaps<T>& maps,
       multiply_range<T>(map_to(maps.first, value), 0, rows, 0, chunk, nothing);
     const LinearFinish<T> finish{.activation = maps.activation, .multiplier = value};
     const auto apply = [&](Index row, Index count, Index column, Index columns) {
-      for (Index r = row; r < row + count; ++r) {
-        const Index offset = r * width + column;
-        finish.apply(hidden + offset, offset, columns);
-      }
+      finish.apply(hidden, width, row, count, column, columns);
     };
     multiply_range<T>(map_to(maps.gate != nullptr ? *maps.gate : maps.first, hidden), 0, rows, 0,
                       chunk, apply);
@@ -86,20 +83,37 @@ void feed_forward_rows(TensorView<const T, 2> x, const FeedForwardMaps<T>& maps,
 
 }  // namespace internal
 
+/// h = activation(x Wg^T + bg) * value, value = x W1^T + b1: each part of both by one thread.
+template <class T>
+void gated_hidden(TensorView<const T, 2> x, const FeedForwardMaps<T>& maps, TensorView<T, 2> value,
+                  TensorView<T, 2> hidden, Workspace& workspace) {
+  const LinearFinish<T> finish{.activation = maps.activation, .multiplier = value.data()};
+  if (maps.gate->weight.quantizes_rows) {
+    linear<T>(x, maps.first, value, {}, workspace);
+    linear<T>(x, *maps.gate, hidden, finish, workspace);
+    return;
+  }
+  const auto up = product_of(x, maps.first, value), gate = product_of(x, *maps.gate, hidden);
+  const auto nothing = [](Index, Index, Index, Index) {};
+  const auto apply = [&](Index row, Index rows, Index column, Index columns) {
+    finish.apply(hidden.data(), hidden.columns(), row, rows, column, columns);
+  };
+  for_each_range(gate, workspace, [&](Index row, Index row_end, Index column, Index column_end) {
+    internal::multiply_range<T>(up, row, row_end, column, column_end, nothing);
+    internal::multiply_range<T>(gate, row, row_end, column, column_end, apply);
+  });
+}
+
 /// One product after the other.
 template <class T>
 void feed_forward_unfused(TensorView<const T, 2> x, const FeedForwardMaps<T>& maps,
                           TensorView<T, 2> y, Workspace& workspace) {
   Scratch scratch(workspace);
   const auto hidden = scratch.tensor<T, 2>({x.rows(), maps.intermediate_size});
-  LinearFinish<T> finish{.activation = maps.activation};
   if (maps.gate != nullptr) {
-    const auto value = scratch.tensor<T, 2>(hidden.shape());
-    linear<T>(x, maps.first, value, {}, workspace);
-    finish.multiplier = value.data();
-    linear<T>(x, *maps.gate, hidden, finish, workspace);
+    gated_hidden(x, maps, scratch.tensor<T, 2>(hidden.shape()), hidden, workspace);
   } else {
-    linear<T>(x, maps.first, hidden, finish, workspace);
+    linear<T>(x, maps.first, hidden, {.activation = maps.activation}, workspace);
   }
   linear<T>(hidden, maps.second, y, {}, workspace);
 }

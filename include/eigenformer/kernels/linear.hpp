@@ -20,11 +20,17 @@ struct LinearFinish {
 
   bool empty() const { return activation == Activation::identity && multiplier == nullptr; }
 
-  /// On n elements of y; `offset` counts from the first element of the whole result.
-  void apply(T* y, Index offset, Index n) const {
+  /// On rows of y from `row` on and of a part of the columns; `y` is the whole result, whose rows
+  /// have `width` elements.
+  void apply(T* y, Index width, Index row, Index rows, Index column, Index columns) const {
+    if (empty()) return;
     const Machine<T>& m = machine<T>();
-    if (activation != Activation::identity) m.activate(activation, y, y, n);
-    if (multiplier != nullptr) m.multiply(multiplier + offset, y, y, n);
+    for (Index r = row; r < row + rows; ++r) {
+      const Index offset = r * width + column;
+      T* part = y + offset;
+      if (activation != Activation::identity) m.activate(activation, part, part, columns);
+      if (multiplier != nullptr) m.multiply(multiplier + offset, part, part, columns);
+    }
   }
 };
 
@@ -35,28 +41,28 @@ struct AffineMap {
   const T* bias = nullptr;
 };
 
+/// The product of a map; y must not overlap the others.
+template <class T>
+MatrixProduct<T> product_of(TensorView<const T, 2> x, const AffineMap<T>& map, TensorView<T, 2> y) {
+  return {.rows = x.rows(),
+          .columns = y.columns(),
+          .depth = x.columns(),
+          .a = x.data(),
+          .a_stride = x.columns(),
+          .b = map.weight,
+          .bias = map.bias,
+          .c = y.data(),
+          .c_stride = y.columns()};
+}
+
 /// y must not overlap the others.
 template <class T>
 void linear(TensorView<const T, 2> x, const AffineMap<T>& map, TensorView<T, 2> y,
             const LinearFinish<T>& finish, Workspace& workspace) {
-  const Index outputs = y.columns();
   const auto apply = [&](Index row, Index rows, Index column, Index columns) {
-    if (finish.empty()) return;
-    for (Index r = row; r < row + rows; ++r) {
-      const Index offset = r * outputs + column;
-      finish.apply(y.data() + offset, offset, columns);
-    }
+    finish.apply(y.data(), y.columns(), row, rows, column, columns);
   };
-  multiply<T>({.rows = x.rows(),
-               .columns = outputs,
-               .depth = x.columns(),
-               .a = x.data(),
-               .a_stride = x.columns(),
-               .b = map.weight,
-               .bias = map.bias,
-               .c = y.data(),
-               .c_stride = outputs},
-              apply, workspace);
+  multiply<T>(product_of(x, map, y), apply, workspace);
 }
 
 }  // namespace kernels

@@ -16,6 +16,7 @@
 // that this part of A stays in the second-level cache.
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <utility>
 
@@ -56,6 +57,10 @@ struct MatrixProduct {
   bool continues = false;  // from partial sums in C
   bool ends = true;        // with results in C, not partial sums
 
+  bool empty() const { return rows == 0 || columns == 0; }
+  /// Multiply-adds.
+  Index work() const { return rows * columns * (std::max)(Index{1}, depth); }
+
   /// What the accumulators start from at step k. Sums of int8 are scaled first, then the bias is
   /// added.
   Start start(Index k) const {
@@ -72,6 +77,9 @@ inline bool splits_rows(Index rows, const Workspace& workspace) {
 
 /// Called with (row, rows, column, columns) of a part of C.
 using Finish = FunctionReference<void(Index, Index, Index, Index)>;
+
+/// Columns after which a part of C is finished: enough for long rows, few enough for the caches.
+inline constexpr Index finish_columns = 256;
 
 namespace internal {
 
@@ -130,6 +138,7 @@ void multiply_block(const MatrixProduct<T>& p, Index row, Index rows, Index colu
                     Index column_end, Index begin, Index end, Finish finish) {
   const Index step = machine<T>().tile_columns;
   alignas(64) T packed[static_cast<std::size_t>(depth_block<T> * 2 * panel_width<T>)];
+  Index finished = column;
   for (Index n = column; n < column_end; n += step) {
     const Index columns = (std::min)(step, column_end - n);
     Index k = begin;
@@ -155,7 +164,11 @@ void multiply_block(const MatrixProduct<T>& p, Index row, Index rows, Index colu
       }
       k += depth;
     } while (k < end);
-    if (end == p.depth) finish_part(p, row, rows, n, columns, finish);
+    const Index done = n + columns;
+    if (end == p.depth && (done - finished >= finish_columns || done == column_end)) {
+      finish_part(p, row, rows, finished, done - finished, finish);
+      finished = done;
+    }
   }
 }
 
@@ -199,27 +212,41 @@ void multiply_range(const MatrixProduct<T>& p, Index row, Index row_end, Index c
 
 }  // namespace internal
 
+/// How a product is shared out as tasks: by rows of C, or by columns.
+struct Division {
+  bool by_rows;
+  Index extent, unit, tasks;
+
+  template <class T>
+  static Division of(const MatrixProduct<T>& p, const Workspace& workspace) {
+    Division d{splits_rows(p.rows, workspace), p.columns, panel_width<T>, 1};
+    if (d.by_rows) d.extent = p.rows, d.unit = row_unit;
+    const Index threads = workspace.concurrency(), block = row_block(p.b);
+    if (threads > 1 && p.work() >= smallest_parallel_work) {
+      d.tasks =
+          (std::min)(d.units(), d.by_rows ? (p.rows + block - 1) / block * threads : 2 * threads);
+    }
+    return d;
+  }
+
+  Index units() const { return (extent + unit - 1) / unit; }
+
+  /// Calls f(row, row_end, column, column_end) for one task.
+  template <class T, class F>
+  void run(const MatrixProduct<T>& p, Index task, F&& f) const {
+    const Index begin = units() * task / tasks * unit;
+    const Index end = (std::min)(extent, units() * (task + 1) / tasks * unit);
+    by_rows ? f(begin, end, Index{0}, p.columns) : f(Index{0}, p.rows, begin, end);
+  }
+};
+
 /// Calls f(row, row_end, column, column_end) so that together the calls cover C, in parallel where
 /// there is enough to do.
 template <class T, class F>
 void for_each_range(const MatrixProduct<T>& p, Workspace& workspace, F&& f) {
-  const Index threads = workspace.concurrency();
-  if (threads == 1 || p.rows * p.columns * std::max<Index>(1, p.depth) < smallest_parallel_work) {
-    f(Index{0}, p.rows, Index{0}, p.columns);
-    return;
-  }
-  const bool by_rows = splits_rows(p.rows, workspace);
-  const Index unit = by_rows ? row_unit : panel_width<T>;
-  const Index extent = by_rows ? p.rows : p.columns;
-  const Index units = (extent + unit - 1) / unit;
-  const Index block = row_block(p.b);
-  const Index tasks =
-      (std::min)(units, by_rows ? (p.rows + block - 1) / block * threads : 2 * threads);
-  workspace.parallel_for(tasks, [&](Index task, Arena&) {
-    const Index begin = units * task / tasks * unit;
-    const Index end = (std::min)(extent, units * (task + 1) / tasks * unit);
-    by_rows ? f(begin, end, Index{0}, p.columns) : f(Index{0}, p.rows, begin, end);
-  });
+  const auto division = Division::of(p, workspace);
+  if (division.tasks <= 1) return f(Index{0}, p.rows, Index{0}, p.columns);
+  workspace.parallel_for(division.tasks, [&](Index task, Arena&) { division.run(p, task, f); });
 }
 
 /// The product with A brought to int8 row by row, each row with a scale of its own, and sums of int8
@@ -242,8 +269,8 @@ void multiply_quantized(const MatrixProduct<T>& p, Finish finish, Workspace& wor
   for_each_range(p, workspace, [&](Index row, Index row_end, Index column, Index column_end) {
     for (; row < row_end; row += plain_row_block) {
       const Index rows = (std::min)(plain_row_block, row_end - row);
-      for (Index n = column; n < column_end; n += panel_width<T>) {
-        const Index columns = (std::min)(panel_width<T>, column_end - n);
+      for (Index n = column; n < column_end; n += finish_columns) {
+        const Index columns = (std::min)(finish_columns, column_end - n);
         p.b.compressed->multiply_quantized({.rows = rows,
                                             .columns = columns,
                                             .depth = p.depth,
@@ -266,7 +293,7 @@ void multiply_quantized(const MatrixProduct<T>& p, Finish finish, Workspace& wor
 /// soon as it is complete and still in the first-level cache; together the parts cover C.
 template <class T>
 void multiply(const MatrixProduct<T>& p, Finish finish, Workspace& workspace) {
-  if (p.rows == 0 || p.columns == 0) return;
+  if (p.empty()) return;
   if (p.b.quantizes_rows) return multiply_quantized(p, finish, workspace);
   for_each_range(p, workspace, [&](Index row, Index row_end, Index column, Index column_end) {
     internal::multiply_range(p, row, row_end, column, column_end, finish);
@@ -277,6 +304,31 @@ template <class T>
 void multiply(const MatrixProduct<T>& p, Workspace& workspace) {
   const auto nothing = [](Index, Index, Index, Index) {};
   multiply<T>(p, nothing, workspace);
+}
+
+/// Several products that don't depend on each other, shared out as one piece of work.
+template <class T, std::size_t Count>
+void multiply_together(const std::array<MatrixProduct<T>, Count>& products, Workspace& workspace) {
+  const auto nothing = [](Index, Index, Index, Index) {};
+  std::array<Division, Count> divisions;
+  Index tasks = 0;
+  bool in_turn = workspace.concurrency() == 1;
+  for (std::size_t i = 0; i < Count; ++i) {
+    divisions[i] = Division::of(products[i], workspace);
+    tasks += divisions[i].tasks;
+    in_turn |= products[i].empty() || products[i].b.quantizes_rows || divisions[i].tasks == 1;
+  }
+  if (in_turn) {
+    for (const auto& p : products) multiply(p, workspace);
+    return;
+  }
+  workspace.parallel_for(tasks, [&](Index task, Arena&) {
+    std::size_t i = 0;
+    for (; task >= divisions[i].tasks; ++i) task -= divisions[i].tasks;
+    divisions[i].run(products[i], task, [&](Index row, Index row_end, Index column, Index end) {
+      internal::multiply_range<T>(products[i], row, row_end, column, end, nothing);
+    });
+  });
 }
 
 }  // namespace kernels

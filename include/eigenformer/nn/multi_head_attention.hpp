@@ -116,14 +116,15 @@ struct MultiHeadAttention {
       require_disjoint("MultiHeadAttention: weights", mask.bias, weights);
     }
     Scratch scratch(workspace);
-    const auto [k, v] = project_memories(key_memory, value_memory, nullptr, scratch, workspace);
+    const Projected p = project(x, key_memory, value_memory, nullptr, scratch, workspace);
     kernels::Attention<Scalar> a = attention(key_memory.dim(1));
-    a.k = k;
-    a.v = v;
+    a.k = p.keys;
+    a.v = p.values;
     a.weights = weights.data();
-    run(a, x, mask, y, workspace, [&](const auto& attention, const Mask<Scalar>& whole_mask) {
-      kernels::attend(attention, whole_mask, workspace);
-    });
+    run(a, x.dim(1), p.queries, mask, y, workspace,
+        [&](const auto& attention, const Mask<Scalar>& whole_mask) {
+          kernels::attend(attention, whole_mask, workspace);
+        });
   }
 
   /// Self-attention.
@@ -159,8 +160,9 @@ struct MultiHeadAttention {
       for (Index b = 0; b < cache.batch(); ++b) lengths[b] = mask.key_lengths[b];
       own.key_lengths = std::span<const Index>(lengths, static_cast<std::size_t>(cache.batch()));
     }
-    append(x, x, counts, cache, workspace);
-    attend(x, own, cache, positions, y, workspace);
+    const Projected p = project(x, x, x, positions, scratch, workspace);
+    cache.append(p.keys, p.values, x.dim(1), counts, workspace);
+    attend_projected(x.dim(1), p.queries, own, cache, positions, y, workspace);
   }
 
   /// Appends the keys and values of memories (B, S, ...) to the cache, of row b the first counts[b]
@@ -172,9 +174,9 @@ struct MultiHeadAttention {
     require_memories(key_memory, value_memory, key_memory.dim(0));
     cache.require_room(key_memory.dim(1), counts);
     Scratch scratch(workspace);
-    const auto [k, v] =
-        project_memories(key_memory, value_memory, cache.lengths().data(), scratch, workspace);
-    cache.append(k, v, key_memory.dim(1), counts, workspace);
+    const Projected p =
+        project({}, key_memory, value_memory, cache.lengths().data(), scratch, workspace);
+    cache.append(p.keys, p.values, key_memory.dim(1), counts, workspace);
   }
 
   /// The same in place of what the cache holds, from slot 0 on: another memory. Wrong arguments
@@ -194,12 +196,10 @@ struct MultiHeadAttention {
               const Index* positions, TensorView<Scalar, 3> y, Workspace& workspace) const {
     require_attendable(x, mask, cache);
     require_arguments(x, cache.longest(), mask, y);
-    kernels::Attention<Scalar> a = attention(cache.longest());
-    a.query_offsets = positions;
-    a.key_counts = cache.lengths().data();
-    run(a, x, mask, y, workspace, [&](const auto& attention, const Mask<Scalar>& whole_mask) {
-      kernels::attend(attention, cache.panels(), whole_mask, workspace);
-    });
+    Scratch scratch(workspace);
+    const auto q = scratch.tensor<Scalar, 2>({x.rows(), query.config.out_features});
+    query.forward(x.folded(), q, workspace);
+    attend_projected(x.dim(1), q, mask, cache, positions, y, workspace);
   }
 
   /// Throws unless the cache is one that this attention makes for `batch` rows.
@@ -266,18 +266,16 @@ struct MultiHeadAttention {
     return a;
   }
 
-  /// The way of the queries: projected, normalized, turned, through `attend(attention, mask)`, and
-  /// projected again.
+  /// The way of projected queries (B T, H D): normalized, turned, through `attend(attention, mask)`,
+  /// and projected again.
   template <class Attend>
-  void run(kernels::Attention<Scalar> a, TensorView<const Scalar, 3> x, Mask<Scalar> mask,
+  void run(kernels::Attention<Scalar> a, Index tokens, TensorView<Scalar, 2> q, Mask<Scalar> mask,
            TensorView<Scalar, 3> y, Workspace& workspace, Attend&& attend) const {
-    a.batch = x.dim(0);
-    a.queries = x.dim(1);
+    a.batch = y.dim(0);
+    a.queries = tokens;
     Scratch scratch(workspace);
-    const auto q = scratch.tensor<Scalar, 2>({x.rows(), a.heads * a.head_size});
     const auto attended = scratch.tensor<Scalar, 2>(q.shape());
-    query.forward(x.folded(), q, workspace);
-    place(q, query_norm, x.dim(0), mask.query_offset, a.query_offsets, workspace);
+    place(q, query_norm, a.batch, mask.query_offset, a.query_offsets, workspace);
     a.q = Heads::token_major(q.data(), a.queries, a.heads, a.head_size);
     a.y = kernels::Heads<Scalar>::token_major(attended.data(), a.queries, a.heads, a.head_size);
 
@@ -296,22 +294,40 @@ struct MultiHeadAttention {
     output.forward(attended, y.folded(), workspace);
   }
 
-  struct KeysAndValues {
+  void attend_projected(Index tokens, TensorView<Scalar, 2> q, const Mask<Scalar>& mask,
+                        const Cache& cache, const Index* positions, TensorView<Scalar, 3> y,
+                        Workspace& workspace) const {
+    kernels::Attention<Scalar> a = attention(cache.longest());
+    a.query_offsets = positions;
+    a.key_counts = cache.lengths().data();
+    run(a, tokens, q, mask, y, workspace,
+        [&](const auto& attention, const Mask<Scalar>& whole_mask) {
+          kernels::attend(attention, cache.panels(), whole_mask, workspace);
+        });
+  }
+
+  /// Queries as they come from the projection, keys normalized and turned, values.
+  struct Projected {
+    TensorView<Scalar, 2> queries;
     Heads keys, values;
   };
 
-  /// The first key of batch row b stands at position first[b] (null: 0).
-  KeysAndValues project_memories(TensorView<const Scalar, 3> key_memory,
-                                 TensorView<const Scalar, 3> value_memory, const Index* first,
-                                 Scratch& scratch, Workspace& workspace) const {
+  /// x may be empty. The first key of batch row b stands at position first[b] (null: 0).
+  Projected project(TensorView<const Scalar, 3> x, TensorView<const Scalar, 3> key_memory,
+                    TensorView<const Scalar, 3> value_memory, const Index* first, Scratch& scratch,
+                    Workspace& workspace) const {
     const Index tokens = key_memory.dim(1), heads = config.key_value_heads();
     const Index size = config.size_of_head();
+    const auto q = scratch.tensor<Scalar, 2>({x.rows(), query.config.out_features});
     const auto k = scratch.tensor<Scalar, 2>({key_memory.rows(), heads * size});
     const auto v = scratch.tensor<Scalar, 2>(k.shape());
-    key.forward(key_memory.folded(), k, workspace);
-    value.forward(value_memory.folded(), v, workspace);
+    kernels::multiply_together<Scalar, 3>(
+        {kernels::product_of(x.folded(), query.map(), q),
+         kernels::product_of(key_memory.folded(), key.map(), k),
+         kernels::product_of(value_memory.folded(), value.map(), v)},
+        workspace);
     place(k, key_norm, key_memory.dim(0), 0, first, workspace);
-    return {Heads::token_major(k.data(), tokens, heads, size),
+    return {q, Heads::token_major(k.data(), tokens, heads, size),
             Heads::token_major(v.data(), tokens, heads, size)};
   }
 

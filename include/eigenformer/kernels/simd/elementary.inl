@@ -24,6 +24,23 @@ EIGENFORMER_ALWAYS_INLINE typename Simd<T>::Vector polynomial(const T (&coeffici
   return sum;
 }
 
+/// x = n ln 2 + r with |r| <= ln 2 / 2; shifted = n + ExponentialConstants<T>::round.
+template <class T>
+struct ReducedArgument {
+  typename Simd<T>::Vector shifted, r;
+};
+
+template <class T>
+EIGENFORMER_ALWAYS_INLINE ReducedArgument<T> reduced_argument(typename Simd<T>::Vector x) {
+  using S = Simd<T>;
+  using Constants = ExponentialConstants<T>;
+  const auto round = S::set(Constants::round);
+  const auto shifted = S::fma(x, S::set(Constants::inverse_log_2), round);
+  const auto n = S::subtract(shifted, round);
+  const auto r = S::fma(n, S::set(-Constants::log_2_high), x);
+  return {shifted, S::fma(n, S::set(-Constants::log_2_low), r)};
+}
+
 /// e^r - 1 for |r| <= ln 2 / 2.
 template <class T>
 EIGENFORMER_ALWAYS_INLINE typename Simd<T>::Vector exponential_minus_one(
@@ -32,66 +49,62 @@ EIGENFORMER_ALWAYS_INLINE typename Simd<T>::Vector exponential_minus_one(
   return S::fma(S::multiply(r, r), polynomial(ExponentialConstants<T>::q, r), r);
 }
 
-/// e^(x + correction) = scale * (1 + fraction) with scale = 2^n / 2 kept apart by a factor of two,
-/// so that the largest results don't overflow early. x must lie in [lowest, highest]; |correction|
-/// must be far below 1.
+/// 2^n e^r, or 0 for x < lowest; x <= 0.
 template <class T>
-struct ExponentialParts {
-  typename Simd<T>::Vector half_scale, fraction;
-};
-
-template <class T>
-EIGENFORMER_ALWAYS_INLINE ExponentialParts<T> exponential_parts(
-    typename Simd<T>::Vector x, typename Simd<T>::Vector correction) {
+EIGENFORMER_ALWAYS_INLINE typename Simd<T>::Vector exponential_from(
+    typename Simd<T>::Vector x, typename Simd<T>::Vector shifted, typename Simd<T>::Vector r) {
   using S = Simd<T>;
-  using Constants = ExponentialConstants<T>;
-  const auto round = S::set(Constants::round);
-  const auto shifted = S::fma(x, S::set(Constants::inverse_log_2), round);
-  const auto n = S::subtract(shifted, round);
-  auto r = S::fma(n, S::set(-Constants::log_2_high), x);
-  r = S::add(S::fma(n, S::set(-Constants::log_2_low), r), correction);
-  return {S::power_of_two(shifted, -1), exponential_minus_one<T>(r)};
+  const auto scale = S::power_of_two(shifted, 0);
+  const auto result = S::fma(scale, exponential_minus_one<T>(r), scale);
+  return S::select(S::less(x, S::set(ExponentialConstants<T>::lowest)), S::set(T(0)), result);
 }
 
 /// e^x for x <= 0, with less work than for any x.
 template <class T>
 EIGENFORMER_ALWAYS_INLINE typename Simd<T>::Vector exponential_of_nonpositive(
     typename Simd<T>::Vector x) {
-  using S = Simd<T>;
   if constexpr (has_polynomials<T>) {
-    using Constants = ExponentialConstants<T>;
-    const auto round = S::set(Constants::round);
-    const auto shifted = S::fma(x, S::set(Constants::inverse_log_2), round);
-    const auto n = S::subtract(shifted, round);
-    const auto r =
-        S::fma(n, S::set(-Constants::log_2_low), S::fma(n, S::set(-Constants::log_2_high), x));
-    const auto scale = S::power_of_two(shifted, 0);
-    const auto result = S::fma(scale, exponential_minus_one<T>(r), scale);
-    return S::select(S::less(x, S::set(Constants::lowest)), S::set(T(0)), result);
+    const auto reduced = reduced_argument<T>(x);
+    return exponential_from<T>(x, reduced.shifted, reduced.r);
   } else {
     using std::exp;
     return exp(x);
   }
 }
 
-/// e^(x + correction), for a correction far below 1 that doesn't fit into x.
+/// e^(x + correction) for x <= 0 and a correction far below 1 that doesn't fit into x.
 template <class T>
-EIGENFORMER_ALWAYS_INLINE typename Simd<T>::Vector exponential(
+EIGENFORMER_ALWAYS_INLINE typename Simd<T>::Vector exponential_of_nonpositive(
     typename Simd<T>::Vector x, typename Simd<T>::Vector correction) {
-  using S = Simd<T>;
-  using Constants = ExponentialConstants<T>;
-  const auto lowest = S::set(Constants::lowest), highest = S::set(Constants::highest);
-  const auto inside =
-      S::select(S::less(highest, x), highest, S::select(S::less(x, lowest), lowest, x));
-  const auto parts = exponential_parts<T>(inside, correction);
-  const auto half = S::fma(parts.half_scale, parts.fraction, parts.half_scale);
-  return S::select(S::less(x, lowest), S::set(T(0)), S::add(half, half));
+  const auto reduced = reduced_argument<T>(x);
+  return exponential_from<T>(x, reduced.shifted, Simd<T>::add(reduced.r, correction));
 }
 
+/// e^x = scale * (1 + fraction) with scale = 2^n / 2 kept apart by a factor of two, so that the
+/// largest results don't overflow early. x must lie in [lowest, highest].
+template <class T>
+struct ExponentialParts {
+  typename Simd<T>::Vector half_scale, fraction;
+};
+
+template <class T>
+EIGENFORMER_ALWAYS_INLINE ExponentialParts<T> exponential_parts(typename Simd<T>::Vector x) {
+  const auto reduced = reduced_argument<T>(x);
+  return {Simd<T>::power_of_two(reduced.shifted, -1), exponential_minus_one<T>(reduced.r)};
+}
+
+/// e^x for any x.
 template <class T>
 EIGENFORMER_ALWAYS_INLINE typename Simd<T>::Vector exponential(typename Simd<T>::Vector x) {
+  using S = Simd<T>;
   if constexpr (has_polynomials<T>) {
-    return exponential<T>(x, Simd<T>::set(T(0)));
+    using Constants = ExponentialConstants<T>;
+    const auto lowest = S::set(Constants::lowest), highest = S::set(Constants::highest);
+    const auto inside =
+        S::select(S::less(highest, x), highest, S::select(S::less(x, lowest), lowest, x));
+    const auto parts = exponential_parts<T>(inside);
+    const auto half = S::fma(parts.half_scale, parts.fraction, parts.half_scale);
+    return S::select(S::less(x, lowest), S::set(T(0)), S::add(half, half));
   } else {
     using std::exp;
     return exp(x);
@@ -106,7 +119,7 @@ EIGENFORMER_ALWAYS_INLINE typename Simd<T>::Vector hyperbolic_tangent(typename S
     const auto lowest = S::set(T(-44));  // tanh is 1 to the last bit long before 22
     auto argument = S::multiply(S::set(T(-2)), S::absolute(x));
     argument = S::select(S::less(argument, lowest), lowest, argument);
-    const auto parts = exponential_parts<T>(argument, S::set(T(0)));
+    const auto parts = exponential_parts<T>(argument);
     const auto scale = S::add(parts.half_scale, parts.half_scale);
     const auto m = S::fma(scale, parts.fraction, S::subtract(scale, S::set(T(1))));
     const auto magnitude = S::divide(S::subtract(S::set(T(0)), m), S::add(S::set(T(2)), m));
@@ -145,8 +158,8 @@ EIGENFORMER_ALWAYS_INLINE NormalDistribution<T> normal_distribution(typename Sim
     const auto square = S::multiply(a, a);
     const auto rounded_off =
         S::fma(a, a, S::subtract(S::set(T(0)), square));  // 0 without hardware fma
-    const auto bell =
-        exponential<T>(S::multiply(minus_half, square), S::multiply(minus_half, rounded_off));
+    const auto bell = exponential_of_nonpositive<T>(S::multiply(minus_half, square),
+                                                    S::multiply(minus_half, rounded_off));
     const auto z = S::multiply(a, S::set(T(0.70710678118654752440)));
     const auto k = S::set(T(2.5));
     const auto z_plus_k = S::add(z, k);
