@@ -3,9 +3,8 @@
 """Times Eigenformer and its peers on the same shapes, in turn, and reports ratios.
 
     pip install -r bench/compare/requirements.txt
-    cmake --preset release -DEIGENFORMER_BUILD_BENCHMARKS=ON
-    cmake --build build --target compare_workers
-    python bench/compare/compare.py --build build
+    cmake --preset benchmarks && cmake --build build-benchmarks --target compare_workers
+    python bench/compare/compare.py --build build-benchmarks
 
 Each engine is a process of its own; one works while the others wait. Samples alternate: ours, a
 peer, ours, the next peer, ours, ... A ratio is the peer's time over the mean of ours before and

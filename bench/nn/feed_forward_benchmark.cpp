@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // FeedForward 768 x 3072 with GELU and GatedFeedForward 768 x 2048 with SiLU in each format, beside
-// the first written with Eigen's products and array functions. Arguments: T, threads (Eigen: one).
-// "streamed" takes 16 layers in turn, so that the weights come from memory.
+// the first written with Eigen's products and array functions. Arguments: layers taken in turn (with
+// 16 the weights come from memory), T, threads (Eigen: one of both).
 
 #include "bench/benchmark_support.hpp"
 
@@ -24,30 +24,39 @@ ef::GatedFeedForward<float> gated() {
 
 template <class Layer>
 void count_layer(benchmark::State& state, const Layer& layer, Index threads) {
-  const Index T = state.range(0);
+  const Index T = state.range(1);
   bench::count(state, 2.0 * static_cast<double>(T * ef::count_parameters(layer)),
                bench::parameter_bytes(layer) + 4.0 * static_cast<double>(2 * T * hidden), threads);
 }
 
-template <class Format, auto make>
-void run(benchmark::State& state, int layer_count) {
+template <class Format, class Make>
+void run(benchmark::State& state, Make&& make) {
   std::vector<decltype(bench::in_format<Format>(make(), 1))> layers;
-  for (int i = 0; i < layer_count; ++i) layers.push_back(bench::in_format<Format>(make(), 1));
-  const auto x = bench::random_tensor<2>({state.range(0), hidden}, 2);
+  for (Index i = 0; i < state.range(0); ++i) layers.push_back(bench::in_format<Format>(make(), 1));
+  const auto x = bench::random_tensor<2>({state.range(1), hidden}, 2);
   ef::Tensor<float, 2> y(x.shape());
-  bench::Threads threads(state.range(1));
+  bench::Threads threads(state.range(2));
   std::size_t next = 0;
   for (auto _ : state) {
     layers[next++ % layers.size()].forward(x, y, threads.workspace);
     benchmark::DoNotOptimize(y.data());
   }
-  count_layer(state, layers[0], state.range(1));
+  count_layer(state, layers[0], state.range(2));
+}
+
+template <class Format>
+void feed_forward(benchmark::State& state) {
+  run<Format>(state, plain);
+}
+template <class Format>
+void gated_feed_forward(benchmark::State& state) {
+  run<Format>(state, gated);
 }
 
 /// The tanh form of GELU, since Eigen has no erf in its core.
 void eigen_feed_forward(benchmark::State& state) {
   const auto layer = bench::in_format<float>(plain(), 1);
-  const Index T = state.range(0);
+  const Index T = state.range(1);
   const auto x = bench::random_tensor<2>({T, hidden}, 2);
   ef::Tensor<float, 2> y({T, hidden});
   ef::RowMajorMatrix<float> h(T, 3072);
@@ -65,30 +74,21 @@ void eigen_feed_forward(benchmark::State& state) {
 }
 
 void sizes(benchmark::internal::Benchmark* b) {
-  for (int threads : {1, 2}) {
-    for (int T : {1, 2, 8, 32, 128, 512}) b->Args({T, threads});
-  }
-  b->ArgNames({"T", "threads"})->UseRealTime();
+  b->ArgNames({"layers", "T", "threads"})
+      ->ArgsProduct({{1, 16}, {1, 2, 8, 32, 128, 512}, {1, 2}})
+      ->UseRealTime();
 }
 
-#define EIGENFORMER_BENCH_FORMATS(kind)                                                        \
-  BENCHMARK_CAPTURE((run<float, kind>), kind##_cached_float, 1)->Apply(sizes);                 \
-  BENCHMARK_CAPTURE((run<float, kind>), kind##_streamed_float, 16)->Apply(sizes);              \
-  BENCHMARK_CAPTURE((run<ef::Packed<float>, kind>), kind##_cached_packed, 1)->Apply(sizes);    \
-  BENCHMARK_CAPTURE((run<ef::Packed<float>, kind>), kind##_streamed_packed, 16)->Apply(sizes); \
-  BENCHMARK_CAPTURE((run<ef::Packed<ef::bfloat16>, kind>), kind##_streamed_bfloat16, 16)       \
-      ->Apply(sizes);                                                                          \
-  BENCHMARK_CAPTURE((run<ef::Packed<ef::int8>, kind>), kind##_streamed_int8, 16)->Apply(sizes)
-
-EIGENFORMER_BENCH_FORMATS(plain);
-EIGENFORMER_BENCH_FORMATS(gated);
+BENCHMARK(feed_forward<float>)->Apply(sizes);
+BENCHMARK(feed_forward<ef::Packed<float>>)->Apply(sizes);
+BENCHMARK(feed_forward<ef::Packed<ef::bfloat16>>)->Apply(sizes);
+BENCHMARK(feed_forward<ef::Packed<ef::int8>>)->Apply(sizes);
+BENCHMARK(gated_feed_forward<float>)->Apply(sizes);
+BENCHMARK(gated_feed_forward<ef::Packed<float>>)->Apply(sizes);
+BENCHMARK(gated_feed_forward<ef::Packed<ef::int8>>)->Apply(sizes);
 BENCHMARK(eigen_feed_forward)
-    ->ArgNames({"T"})
-    ->UseRealTime()
-    ->Arg(1)
-    ->Arg(8)
-    ->Arg(32)
-    ->Arg(128)
-    ->Arg(512);
+    ->ArgNames({"layers", "T"})
+    ->ArgsProduct({{1}, {1, 2, 8, 32, 128, 512}})
+    ->UseRealTime();
 
 }  // namespace
