@@ -36,6 +36,13 @@ struct Simd<float> {
     return _mm256_castsi256_ps(_mm256_add_epi32(n, _mm256_set1_epi32((127 + extra) << 23)));
   }
 
+  static float sum(Vector a) {
+    return fold(a, [](auto x, auto y) { return _mm_add_ps(x, y); });
+  }
+  static float largest(Vector a) {
+    return fold(a, [](auto x, auto y) { return _mm_max_ps(x, y); });
+  }
+
   /// 32-bit lanes of compressed numbers, widened.
   static __m256i load_lanes(const void* from) {
     return _mm256_loadu_si256(static_cast<const __m256i*>(from));
@@ -72,6 +79,14 @@ struct Simd<float> {
       square[i + 4] = _mm256_permute2f128_ps(quads[i], quads[i + 4], 0x31);
     }
   }
+
+ private:
+  template <class F>
+  static float fold(Vector a, F&& f) {
+    const auto four = f(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    const auto two = f(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(f(two, _mm_shuffle_ps(two, two, 1)));
+  }
 };
 
 template <>
@@ -100,6 +115,13 @@ struct Simd<double> {
     return _mm256_castsi256_pd(_mm256_add_epi64(n, _mm256_set1_epi64x((1023LL + extra) << 52)));
   }
 
+  static double sum(Vector a) {
+    return fold(a, [](auto x, auto y) { return _mm_add_pd(x, y); });
+  }
+  static double largest(Vector a) {
+    return fold(a, [](auto x, auto y) { return _mm_max_pd(x, y); });
+  }
+
   static void transpose(Vector (&square)[width]) {
     const Vector a = _mm256_unpacklo_pd(square[0], square[1]);
     const Vector b = _mm256_unpackhi_pd(square[0], square[1]);
@@ -109,6 +131,13 @@ struct Simd<double> {
     square[1] = _mm256_permute2f128_pd(b, d, 0x20);
     square[2] = _mm256_permute2f128_pd(a, c, 0x31);
     square[3] = _mm256_permute2f128_pd(b, d, 0x31);
+  }
+
+ private:
+  template <class F>
+  static double fold(Vector a, F&& f) {
+    const auto two = f(_mm256_castpd256_pd128(a), _mm256_extractf128_pd(a, 1));
+    return _mm_cvtsd_f64(f(two, _mm_unpackhi_pd(two, two)));
   }
 };
 

@@ -42,6 +42,17 @@ struct Simd<float> {
     return _mm512_castsi512_ps(_mm512_add_epi32(n, _mm512_set1_epi32((127 + extra) << 23)));
   }
 
+  static float sum(Vector a) {
+    return fold(
+        a, [](auto x, auto y) { return _mm256_add_ps(x, y); },
+        [](auto x, auto y) { return _mm_add_ps(x, y); });
+  }
+  static float largest(Vector a) {
+    return fold(
+        a, [](auto x, auto y) { return _mm256_max_ps(x, y); },
+        [](auto x, auto y) { return _mm_max_ps(x, y); });
+  }
+
   /// 32-bit lanes of compressed numbers, widened.
   static __m512i load_lanes(const void* from) { return _mm512_loadu_si512(from); }
   template <int Byte>
@@ -89,6 +100,16 @@ struct Simd<float> {
 
  private:
   static constexpr __mmask16 all = 0xFFFF;
+
+  template <class F8, class F4>
+  static float fold(Vector a, F8&& f8, F4&& f4) {
+    const __m512d halves = _mm512_castps_pd(a);
+    const auto eight = f8(_mm256_castpd_ps(_mm512_maskz_extractf64x4_pd(0xFF, halves, 0)),
+                          _mm256_castpd_ps(_mm512_maskz_extractf64x4_pd(0xFF, halves, 1)));
+    const auto four = f4(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const auto two = f4(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(f4(two, _mm_shuffle_ps(two, two, 1)));
+  }
 };
 
 template <>
@@ -120,6 +141,17 @@ struct Simd<double> {
     return _mm512_castsi512_pd(_mm512_add_epi64(n, _mm512_set1_epi64((1023LL + extra) << 52)));
   }
 
+  static double sum(Vector a) {
+    return fold(
+        a, [](auto x, auto y) { return _mm256_add_pd(x, y); },
+        [](auto x, auto y) { return _mm_add_pd(x, y); });
+  }
+  static double largest(Vector a) {
+    return fold(
+        a, [](auto x, auto y) { return _mm256_max_pd(x, y); },
+        [](auto x, auto y) { return _mm_max_pd(x, y); });
+  }
+
   static void transpose(Vector (&square)[width]) {
     Vector pairs[width], quads[width];
     EIGENFORMER_UNROLL
@@ -144,6 +176,14 @@ struct Simd<double> {
 
  private:
   static constexpr __mmask8 all = 0xFF;
+
+  template <class F4, class F2>
+  static double fold(Vector a, F4&& f4, F2&& f2) {
+    const auto four =
+        f4(_mm512_maskz_extractf64x4_pd(0xFF, a, 0), _mm512_maskz_extractf64x4_pd(0xFF, a, 1));
+    const auto two = f2(_mm256_castpd256_pd128(four), _mm256_extractf128_pd(four, 1));
+    return _mm_cvtsd_f64(f2(two, _mm_unpackhi_pd(two, two)));
+  }
 };
 
 }  // namespace EIGENFORMER_TARGET

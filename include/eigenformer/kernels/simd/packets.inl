@@ -64,6 +64,15 @@ struct Simd {
     }
   }
 
+  /// All lanes in one number: halves are folded onto each other, with any version of Eigen. For
+  /// `largest` no lane is NaN.
+  static T sum(Vector a) {
+    return fold(a, [](T x, T y) { return x + y; });
+  }
+  static T largest(Vector a) {
+    return fold(a, [](T x, T y) { return x < y ? y : x; });
+  }
+
   /// 2^(n + extra) for shifted = n + ExponentialConstants<T>::round, whose low bits are those of n:
   /// moved into the exponent's place. The result must be a normal number; NaN gives anything.
   static Vector power_of_two(Vector shifted, int extra) {
@@ -123,6 +132,17 @@ struct Simd {
   }
 
  private:
+  template <class F>
+  static T fold(Vector a, F&& f) {
+    T lanes[width];
+    store(lanes, a);
+    EIGENFORMER_UNROLL
+    for (Index half = width / 2; half > 0; half /= 2) {
+      EIGENFORMER_UNROLL
+      for (Index i = 0; i < half; ++i) lanes[i] = f(lanes[i], lanes[i + half]);
+    }
+    return lanes[0];
+  }
   template <int Bits>
   static Integers shift_left(Integers a) {
     if constexpr (width == 1) {

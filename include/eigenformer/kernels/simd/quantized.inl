@@ -31,7 +31,7 @@ T quantize(const T* x, Index n, std::int8_t* q) {
     const Index part = part_of_register(n - i, S::width);
     tops = maximum<T>(S::absolute(load_partial<T>(x + i, part)), tops);
   }
-  const T top = fold<T>(tops, [](T a, T b) { return a < b ? b : a; });
+  const T top = S::largest(tops);
   const bool finite = all_finite(x, n);
   // Where 127 / top overflows, the row is as good as zero.
   constexpr T highest = (std::numeric_limits<T>::max)();

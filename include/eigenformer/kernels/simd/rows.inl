@@ -74,7 +74,7 @@ T largest(const T* x, Index n) {
   auto registers = S::set(lowest);
   Index i = 0;
   for (; i + S::width <= n; i += S::width) registers = maximum<T>(S::load(x + i), registers);
-  T result = fold<T>(registers, [](T a, T b) { return a < b ? b : a; });
+  T result = S::largest(registers);
   for (; i < n; ++i) result = x[i] > result ? x[i] : result;
   return result;
 }

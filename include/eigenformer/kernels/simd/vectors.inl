@@ -53,21 +53,6 @@ EIGENFORMER_ALWAYS_INLINE typename Simd<T>::Vector keep_first(typename Simd<T>::
   return load_partial<T>(buffer, count);
 }
 
-/// All lanes in one number: halves are folded onto each other, on any machine and with any version
-/// of Eigen. (GCC 12 warns about the insides of Eigen's own reductions for AVX-512.)
-template <class T, class F>
-EIGENFORMER_ALWAYS_INLINE T fold(typename Simd<T>::Vector a, F&& f) {
-  using S = Simd<T>;
-  T lanes[S::width];
-  S::store(lanes, a);
-  EIGENFORMER_UNROLL
-  for (Index half = S::width / 2; half > 0; half /= 2) {
-    EIGENFORMER_UNROLL
-    for (Index i = 0; i < half; ++i) lanes[i] = f(lanes[i], lanes[i + half]);
-  }
-  return lanes[0];
-}
-
 /// y[i] = f(x[i]) over a row of `n`, `f` from register to register; x and y may be the same. The tail
 /// is a row of its own in a second round, so that `f` is compiled once.
 template <class T, class F>
@@ -120,8 +105,7 @@ EIGENFORMER_ALWAYS_INLINE T row_sum(Index n, Part&& part) {
     const Index count = n - i < width ? n - i : width;
     sum[lane] = S::add(sum[lane], keep_first<T>(part(i, count), count));
   }
-  return fold<T>(S::add(S::add(sum[0], sum[1]), S::add(sum[2], sum[3])),
-                 [](T a, T b) { return a + b; });
+  return S::sum(S::add(S::add(sum[0], sum[1]), S::add(sum[2], sum[3])));
 }
 
 }  // namespace EIGENFORMER_TARGET
