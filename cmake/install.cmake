@@ -29,6 +29,8 @@ install(
   FILES
     ${PROJECT_BINARY_DIR}/eigenformerConfig.cmake
     ${PROJECT_BINARY_DIR}/eigenformerConfigVersion.cmake
+    cmake/compiled.cmake
+    cmake/compiled.cpp
   DESTINATION ${package_folder}
 )
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
