@@ -191,11 +191,19 @@ TEST(CompressedInstructionSets, IntegerProductsAreExact) {
   for (const auto* machine : compressed_sets()) {
     for (Index rows : {1, 2, 3, 4, 5, 7, 12, 13, 19}) {
       const Index columns = 37, depth = 23, stride = k::whole_groups(depth);
-      std::vector<std::int8_t> a(static_cast<std::size_t>(rows * stride));
+      // Numbers as `quantize` writes them, and back.
+      const auto written = [&](int number) {
+        return static_cast<std::int8_t>(
+            static_cast<std::uint8_t>(number + machine->quantized_zero));
+      };
+      const auto value = [&](std::int8_t q) {
+        return int{
+            static_cast<std::int8_t>(static_cast<std::uint8_t>(q - machine->quantized_zero))};
+      };
+      std::vector<std::int8_t> a(static_cast<std::size_t>(rows * stride), machine->quantized_zero);
       for (Index m = 0; m < rows; ++m) {
         for (Index i = 0; i < depth; ++i)
-          a[static_cast<std::size_t>(m * stride + i)] =
-              m % 2 == 0 ? std::int8_t{127} : drawn(m + i);
+          a[static_cast<std::size_t>(m * stride + i)] = written(m % 2 == 0 ? 127 : drawn(m + i));
       }
       const Index panel = stride * k::panel_width<float>;
       std::vector<std::int8_t> panels(
@@ -228,7 +236,7 @@ TEST(CompressedInstructionSets, IntegerProductsAreExact) {
         for (Index n = 0; n < columns; ++n) {
           int sum = 0;
           for (Index i = 0; i < depth; ++i)
-            sum += int{a[static_cast<std::size_t>(m * stride + i)]} * int{panels[place(n, i)]};
+            sum += value(a[static_cast<std::size_t>(m * stride + i)]) * int{panels[place(n, i)]};
           ASSERT_EQ(c(m, n), static_cast<float>(sum)) << rows << " rows at " << m << ", " << n;
         }
       }
@@ -242,14 +250,18 @@ TEST(CompressedInstructionSets, RowsAreRoundedToTheNearestOf127Steps) {
       const auto x = reference::random_tensor<float, 1>({n}, 7, 5.0);
       std::vector<std::int8_t> q(static_cast<std::size_t>(k::whole_groups(n)), 77);
       const float scale = machine->quantize(x.data(), n, q.data());
+      const auto value = [&](Index i) {
+        return int{static_cast<std::int8_t>(
+            static_cast<std::uint8_t>(q[static_cast<std::size_t>(i)] - machine->quantized_zero))};
+      };
       float top = 0;
       for (const float e : x) top = std::max(top, std::abs(e));
       EXPECT_EQ(scale, top / 127.0f);
       for (Index i = 0; i < n; ++i) {
         const Real exact = Real(x(i)) * 127 / top;
-        EXPECT_LE(std::abs(static_cast<Real>(q[static_cast<std::size_t>(i)]) - exact), 0.5001);
+        EXPECT_LE(std::abs(static_cast<Real>(value(i)) - exact), 0.5001);
       }
-      for (Index i = n; i < k::whole_groups(n); ++i) EXPECT_EQ(q[static_cast<std::size_t>(i)], 0);
+      for (Index i = n; i < k::whole_groups(n); ++i) EXPECT_EQ(value(i), 0);
     }
   }
 }

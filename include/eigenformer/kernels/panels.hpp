@@ -88,7 +88,7 @@ struct PanelProduct {
 };
 
 /// c (rows, columns) = (a B^T) * a_scale * b_scale + bias with a (rows, depth) and B in int8, summed
-/// exactly. Rows of a are `a_stride` apart, filled with zeros up to whole_groups(depth).
+/// exactly. Rows of a are those that `quantize` writes, `a_stride` apart.
 template <class T>
 struct QuantizedProduct {
   Index rows, columns, depth;
@@ -112,6 +112,7 @@ struct CompressedMachine {
   // simd/quantized.inl
   void (*scale_columns)(const T* scales, const T* bias, T* y, Index n);
   T (*quantize)(const T* x, Index n, std::int8_t* q);
+  std::int8_t quantized_zero;  // what `quantize` writes for 0
   void (*multiply_quantized)(const QuantizedProduct<T>& product);
 };
 

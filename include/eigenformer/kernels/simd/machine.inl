@@ -42,6 +42,7 @@ inline constexpr CompressedMachine<T> compressed_machine_of_target{
     .multiply_int8 = multiply_panels<T, std::int8_t>,
     .scale_columns = scale_columns<T>,
     .quantize = quantize<T>,
+    .quantized_zero = quantized_zero,
     .multiply_quantized = multiply_quantized<T>,
 };
 

@@ -7,6 +7,51 @@ inline namespace EIGENFORMER_ABI {
 namespace kernels {
 namespace EIGENFORMER_TARGET {
 
+/// Products of int8 in registers of sums: one step adds four products to each lane. The machines
+/// multiply unsigned with signed numbers. VNNI: a is kept as a + 128, and the sums of 128 b are
+/// subtracted at the end; they may wrap, the difference is right. AVX2: |b| * (a with b's sign), since
+/// its 16-bit sums of pairs would be cut off.
+#if EIGENFORMER_TARGET_HAS_VNNI
+inline constexpr std::int8_t quantized_zero = -128;  // 128, unsigned
+
+struct Integers {
+  using Vector = __m512i;
+  static constexpr Index width = 16;
+  static Vector zero() { return _mm512_setzero_si512(); }
+  static Vector subtract(Vector a, Vector b) { return _mm512_sub_epi32(a, b); }
+  static Vector load(const std::int8_t* from) { return _mm512_loadu_si512(from); }
+  static Vector add_products(Vector sum, Vector b, std::int32_t four) {
+    return _mm512_dpbusd_epi32(sum, _mm512_set1_epi32(four), b);
+  }
+  static void store(std::int32_t* to, Vector sum) { _mm512_storeu_si512(to, sum); }
+};
+#else
+inline constexpr std::int8_t quantized_zero = 0;
+#if EIGENFORMER_TARGET_HAS_AVX2
+struct Integers {
+  using Vector = __m256i;
+  static constexpr Index width = 8;
+  struct Factor {
+    Vector b, magnitude;
+  };
+  static Vector zero() { return _mm256_setzero_si256(); }
+  static Vector subtract(Vector a, Vector b) { return _mm256_sub_epi32(a, b); }
+  static Factor load(const std::int8_t* from) {
+    const Vector b = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+    return {b, _mm256_abs_epi8(b)};
+  }
+  static Vector add_products(Vector sum, const Factor& b, std::int32_t four) {
+    const Vector pairs =
+        _mm256_maddubs_epi16(b.magnitude, _mm256_sign_epi8(_mm256_set1_epi32(four), b.b));
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+  }
+  static void store(std::int32_t* to, Vector sum) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), sum);
+  }
+};
+#endif
+#endif
+
 /// y = y * scales + bias; `bias` may be null.
 template <class T>
 void scale_columns(const T* scales, const T* bias, T* y, Index n) {
@@ -19,13 +64,14 @@ void scale_columns(const T* scales, const T* bias, T* y, Index n) {
   }
 }
 
-/// Brings x to q = round(x / scale), |q| <= 127, followed by zeros up to whole_groups(n), and
-/// returns the scale. A row with NaN or infinity gets the scale NaN.
+/// Brings x to quantized_zero + round(x / scale), which lies within +-127 of it, followed by
+/// quantized_zero up to whole_groups(n), and returns the scale. A row with NaN or infinity gets the
+/// scale NaN.
 template <class T>
 T quantize(const T* x, Index n, std::int8_t* q) {
   using S = Simd<T>;
   static_assert(std::is_same_v<T, float>);
-  for (Index i = n; i < whole_groups(n); ++i) q[i] = 0;
+  std::fill(q + n, q + whole_groups(n), quantized_zero);
   auto tops = S::set(0);
   for (Index i = 0; i < n; i += S::width) {
     const Index part = part_of_register(n - i, S::width);
@@ -44,55 +90,13 @@ T quantize(const T* x, Index n, std::int8_t* q) {
     S::store(lanes, S::fma(load_partial<T>(x + i, part), factor, shift));
     std::uint32_t bits[S::width];
     std::memcpy(bits, lanes, sizeof bits);
-    for (Index j = 0; j < part; ++j) q[i + j] = static_cast<std::int8_t>(bits[j] & 0xFFu);
+    for (Index j = 0; j < part; ++j)
+      q[i + j] =
+          static_cast<std::int8_t>((bits[j] + static_cast<std::uint8_t>(quantized_zero)) & 0xFFu);
   }
-  if (!finite) std::memset(q, 0, static_cast<std::size_t>(n));
+  if (!finite) std::fill(q, q + n, quantized_zero);
   return finite ? top / T(127) : std::numeric_limits<T>::quiet_NaN();
 }
-
-/// Products of int8 in registers of sums: one step adds four products to each lane.
-/// |b| * (a with b's sign) is what the machines multiply: unsigned times signed.
-#if EIGENFORMER_TARGET_HAS_VNNI
-struct Integers {
-  using Vector = __m512i;
-  static constexpr Index width = 16;
-  struct Factor {
-    Vector magnitude;
-    __mmask64 negative;
-  };
-  static Vector zero() { return _mm512_setzero_si512(); }
-  static Factor load(const std::int8_t* from) {
-    const Vector b = _mm512_loadu_si512(from);
-    return {_mm512_abs_epi8(b), _mm512_movepi8_mask(b)};
-  }
-  static Vector add_products(Vector sum, const Factor& b, std::int32_t four) {
-    const Vector a = _mm512_set1_epi32(four);
-    return _mm512_dpbusd_epi32(sum, b.magnitude, _mm512_mask_sub_epi8(a, b.negative, zero(), a));
-  }
-  static void store(std::int32_t* to, Vector sum) { _mm512_storeu_si512(to, sum); }
-};
-#elif EIGENFORMER_TARGET_HAS_AVX2
-struct Integers {
-  using Vector = __m256i;
-  static constexpr Index width = 8;
-  struct Factor {
-    Vector magnitude, b;
-  };
-  static Vector zero() { return _mm256_setzero_si256(); }
-  static Factor load(const std::int8_t* from) {
-    const Vector b = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
-    return {_mm256_abs_epi8(b), b};
-  }
-  static Vector add_products(Vector sum, const Factor& b, std::int32_t four) {
-    const Vector pairs =
-        _mm256_maddubs_epi16(b.magnitude, _mm256_sign_epi8(_mm256_set1_epi32(four), b.b));
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
-  }
-  static void store(std::int32_t* to, Vector sum) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), sum);
-  }
-};
-#endif
 
 /// Int32 sums (rows, panel_width) of one panel.
 template <class T, int Rows>
@@ -100,17 +104,22 @@ void multiply_quantized_panel(const std::int8_t* const* a, Index depth, const st
                               std::int32_t (*sums)[panel_width<T>]) {
 #if EIGENFORMER_TARGET_HAS_VNNI || EIGENFORMER_TARGET_HAS_AVX2
   constexpr int registers = static_cast<int>(panel_width<T> / Integers::width);
-  Integers::Vector sum[Rows][registers];
+  const auto zero = Integers::zero();
+  Integers::Vector sum[Rows][registers], of_zeros[registers];
   EIGENFORMER_UNROLL
-  for (int i = 0; i < Rows; ++i) {
+  for (int v = 0; v < registers; ++v) {
+    of_zeros[v] = zero;
     EIGENFORMER_UNROLL
-    for (int v = 0; v < registers; ++v) sum[i][v] = Integers::zero();
+    for (int i = 0; i < Rows; ++i) sum[i][v] = zero;
   }
   for (Index k = 0; k < depth; k += 4, panel += 4 * panel_width<T>) {
     prefetch(reinterpret_cast<const char*>(panel) + 16384);
     EIGENFORMER_UNROLL
     for (int v = 0; v < registers; ++v) {
       const auto b = Integers::load(panel + 4 * Integers::width * v);
+      if constexpr (quantized_zero != 0) {
+        of_zeros[v] = Integers::add_products(of_zeros[v], b, static_cast<int>(0x80808080u));
+      }
       EIGENFORMER_UNROLL
       for (int i = 0; i < Rows; ++i) {
         std::int32_t four;
@@ -122,7 +131,8 @@ void multiply_quantized_panel(const std::int8_t* const* a, Index depth, const st
   EIGENFORMER_UNROLL
   for (int i = 0; i < Rows; ++i) {
     EIGENFORMER_UNROLL
-    for (int v = 0; v < registers; ++v) Integers::store(sums[i] + Integers::width * v, sum[i][v]);
+    for (int v = 0; v < registers; ++v)
+      Integers::store(sums[i] + Integers::width * v, Integers::subtract(sum[i][v], of_zeros[v]));
   }
 #else
   for (int i = 0; i < Rows; ++i) {
@@ -162,27 +172,32 @@ void multiply_quantized_rows(const QuantizedProduct<T>& p, Index row, Index colu
   }
 }
 
-/// The product, one panel after the other.
+/// All the rows that the registers hold: sums, a factor and its magnitude, and what lies between.
+inline constexpr int quantized_rows = EIGENFORMER_TARGET_REGISTERS >= 32 ? 12 : 4;
+
+template <class T>
+using QuantizedRowsFunction = void (*)(const QuantizedProduct<T>&, Index, Index);
+
+template <class T, int... Rows>
+constexpr auto quantized_rows_functions(std::integer_sequence<int, Rows...>) {
+  struct Functions {
+    QuantizedRowsFunction<T> of_rows[sizeof...(Rows)];
+  };
+  return Functions{{multiply_quantized_rows<T, Rows + 1>...}};
+}
+
+/// The product, one panel after the other, rows shared out evenly.
 template <class T>
 void multiply_quantized(const QuantizedProduct<T>& p) {
-  // All the rows that the registers hold: sums, a factor and its magnitude, and what lies between.
-  constexpr int most = EIGENFORMER_TARGET_REGISTERS >= 32 ? 12 : 4;
+  static constexpr auto functions =
+      quantized_rows_functions<T>(std::make_integer_sequence<int, quantized_rows>());
+  const Index tiles = (p.rows + quantized_rows - 1) / quantized_rows;
   for (Index column = 0; column < p.columns; column += panel_width<T>) {
-    Index row = 0;
-    for (; row + most <= p.rows; row += most) multiply_quantized_rows<T, most>(p, row, column);
-    if (most > 6 && p.rows - row >= 6) {
-      multiply_quantized_rows<T, 6>(p, row, column);
-      row += 6;
+    for (Index tile = 0, row = 0; tile < tiles; ++tile) {
+      const Index end = p.rows * (tile + 1) / tiles;
+      functions.of_rows[end - row - 1](p, row, column);
+      row = end;
     }
-    if (p.rows - row >= 4) {
-      multiply_quantized_rows<T, 4>(p, row, column);
-      row += 4;
-    }
-    if (p.rows - row >= 2) {
-      multiply_quantized_rows<T, 2>(p, row, column);
-      row += 2;
-    }
-    if (row < p.rows) multiply_quantized_rows<T, 1>(p, row, column);
   }
 }
 
