@@ -207,11 +207,10 @@ class Run:
 
 
 def relative_difference(case, expected, result):
-    """The largest difference of real tokens, relative to the largest element."""
+    """The largest difference of real tokens, relative to the largest element; ours has no others."""
     if case.lengths:
         real = np.arange(case.tokens)[None, :] < np.array(case.lengths)[:, None]
-        shape = (case.batch, case.tokens, -1)
-        expected, result = expected.reshape(shape)[real], result.reshape(shape)[real]
+        result = result.reshape((case.batch, case.tokens, -1))[real].ravel()
     if expected.shape != result.shape:
         return np.inf
     return np.max(np.abs(expected - result)) / np.max(np.abs(expected))

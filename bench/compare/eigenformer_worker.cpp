@@ -2,7 +2,9 @@
 // Our side of the comparison, compiled as users do, without flags for the machine. The argument is
 // the number of threads.
 
+#include <algorithm>
 #include <memory>
+#include <numeric>
 
 #include "bench/compare/worker.hpp"
 #include "eigenformer/eigenformer.hpp"
@@ -77,7 +79,7 @@ struct Call {
         lengths(c["lengths"].get<std::vector<int>>()),
         workspace(pool) {
     mask.causal = c["causal"];
-    if (!lengths.empty()) mask.key_lengths = lengths;
+    if (!lengths.empty()) mask.sequence_lengths = lengths;
   }
   Call(const Call&) = delete;  // the mask views the lengths
   Call& operator=(const Call&) = delete;
@@ -124,14 +126,25 @@ struct Chain {
 template <class Format>
 using EncoderLayer = ef::EncoderLayer<Format>;  // with the norm and feed-forward of BERT
 
-/// From ids to hidden states.
+/// The tokens of a batch without padding, one sequence after the other; all of them without lengths.
+ef::Tensor<std::int32_t, 2> real_tokens(const ef::Tensor<std::int32_t, 2>& padded,
+                                        const std::vector<int>& lengths) {
+  if (lengths.empty()) return padded;
+  ef::Tensor<std::int32_t, 2> ids({1, std::accumulate(lengths.begin(), lengths.end(), Index{0})});
+  std::int32_t* to = ids.data();
+  for (Index b = 0; b < padded.dim(0); ++b)
+    to = std::copy_n(&padded(b, 0), lengths[static_cast<std::size_t>(b)], to);
+  return ids;
+}
+
+/// From ids to hidden states, those of real tokens if there are lengths.
 template <class Model>
 struct Encoder {
   Encoder(std::unique_ptr<Call> call_, Model model_)
       : call(std::move(call_)),
         model(std::move(model_)),
-        ids(token_ids(call->batch, call->tokens, call->vocab_size)),
-        y({call->batch, call->tokens, call->hidden_size}) {}
+        ids(real_tokens(token_ids(call->batch, call->tokens, call->vocab_size), call->lengths)),
+        y({ids.dim(0), ids.dim(1), call->hidden_size}) {}
 
   void pass() { model.forward(ids, {}, call->mask, y, call->workspace); }
   std::span<const float> result() { return elements(y); }

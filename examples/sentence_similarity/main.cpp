@@ -56,25 +56,22 @@ void require_mean_pooling(const std::filesystem::path& directory) {
   }
 }
 
-// Row b is the vector of sentence b. The sentences go through the encoder together, as one ragged
-// batch: behind the shorter ones stand zeros, which key_lengths and mean_pooling keep out.
+// Row b is the vector of sentence b. The sentences go through the encoder together, one after the
+// other in one row; sequence_lengths keeps them apart.
 ef::Tensor<float, 2> sentence_vectors(const ef::TransformerEncoder<float>& encoder,
                                       const examples::WordPiece& tokenizer, ef::Index longest,
                                       const std::vector<std::string>& sentences) {
-  std::vector<std::vector<std::int32_t>> rows;
+  std::vector<std::int32_t> tokens;
   std::vector<std::int64_t> lengths;
   for (const std::string& sentence : sentences) {
-    rows.push_back(tokenizer.encode(sentence, static_cast<std::size_t>(longest)));
-    lengths.push_back(std::ssize(rows.back()));
+    const auto own = tokenizer.encode(sentence, static_cast<std::size_t>(longest));
+    tokens.insert(tokens.end(), own.begin(), own.end());
+    lengths.push_back(std::ssize(own));
   }
-  ef::Tensor<std::int32_t, 2> ids({std::ssize(rows), *std::ranges::max_element(lengths)});
-  std::int32_t* row_begin = ids.data();
-  for (const auto& row : rows) {
-    std::ranges::copy(row, row_begin);
-    row_begin += ids.dim(1);
-  }
-  const ef::Tensor<float, 3> hidden = encoder(ids, {.key_lengths = lengths});  // (B, T, C)
-  ef::Tensor<float, 2> vectors = ef::mean_pooling(hidden, lengths);            // (B, C)
+  ef::Tensor<std::int32_t, 2> ids({1, std::ssize(tokens)});
+  std::ranges::copy(tokens, ids.data());
+  const auto hidden = encoder(ids, {.sequence_lengths = lengths});                // (1, T, C)
+  ef::Tensor<float, 2> vectors = ef::mean_pooling_of_sequences(hidden, lengths);  // (B, C)
   ef::normalize_rows(vectors);
   return vectors;
 }

@@ -5,7 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "eigenformer/base/tensor.hpp"
+#include "eigenformer/nn/module.hpp"
+#include "eigenformer/nn/multi_head_attention.hpp"
 #include "tests/reference/counting_new.hpp"
 
 namespace {
@@ -30,6 +31,23 @@ TEST(AllocationsDeathTest, EigensOwnAreForbiddenByItsSwitch) {
         matrix.setZero();
       },
       "heap allocation is forbidden");
+}
+
+TEST(Allocations, SequencesNeedNoneTheSecondTime) {
+  namespace ef = eigenformer;
+  ef::MultiHeadAttention<float> attention(
+      {.hidden_size = 24,
+       .num_attention_heads = 4,
+       .attention_positions = {.kind = ef::AttentionPosition::rotary}});
+  ef::init(attention, ef::Key{1});
+  const ef::Tensor<float, 3> x({1, 20, 24});
+  const std::vector<ef::Index> lengths = {7, 0, 13};
+  ef::Tensor<float, 3> y(x.shape());
+  ef::Workspace workspace;
+  attention.forward(x, {.sequence_lengths = lengths}, y, workspace);
+  const long before = reference::allocations();
+  attention.forward(x, {.sequence_lengths = lengths}, y, workspace);
+  EXPECT_EQ(reference::allocations(), before);
 }
 
 }  // namespace

@@ -40,10 +40,11 @@ void attend(const Attention<T>& a, const KeyValuePanels<T>& panels, const Mask<T
   const Index tasks = a.batch * a.key_value_heads * blocks;
   const auto run = [&](Index task, Arena& arena) {
     const Index block = task % blocks, rest = task / blocks;
-    const Index begin = block * tokens, end = (std::min)(a.queries, begin + tokens);
-    internal::AttentionBlock<T>(a, panels, mask, rest / a.key_value_heads, rest % a.key_value_heads,
-                                begin, end, arena)
-        .run();
+    const Index b = rest / a.key_value_heads, head = rest % a.key_value_heads;
+    const Index queries = a.query_counts != nullptr ? a.query_counts[b] : a.queries;
+    const Index begin = block * tokens, end = (std::min)(queries, begin + tokens);
+    if (begin >= end) return;
+    internal::AttentionBlock<T>(a, panels, mask, b, head, begin, end, arena).run();
   };
   const Index work = a.batch * a.heads * a.queries * a.keys * (a.head_size + a.value_size);
   if (work < smallest_parallel_work) {
@@ -53,18 +54,43 @@ void attend(const Attention<T>& a, const KeyValuePanels<T>& panels, const Mask<T
   }
 }
 
+namespace internal {
+
+/// `a` over x (1, T, ...) as a batch of the sequences that lie in it.
+template <class T>
+Attention<T> over_sequences(Attention<T> a, const IntegerSequence& lengths, Scratch& scratch) {
+  auto* counts = scratch.array<Index>(lengths.size());
+  auto* starts = scratch.array<Index>(lengths.size());
+  a.batch = lengths.size();
+  a.queries = 0;
+  for (Index b = 0, start = 0; b < a.batch; start += counts[b++]) {
+    counts[b] = lengths[b];
+    starts[b] = start;
+    a.queries = (std::max)(a.queries, counts[b]);
+  }
+  a.keys = a.queries;
+  a.query_counts = a.key_counts = counts;
+  a.q.starts = a.k.starts = a.v.starts = a.y.starts = starts;
+  return a;
+}
+
+}  // namespace internal
+
 /// The same with keys and values from `a.k` and `a.v`, brought into panels first. Scratch memory
 /// grows in proportion to S.
 template <class T>
-void attend(const Attention<T>& a, const Mask<T>& mask, Workspace& workspace) {
+void attend(const Attention<T>& given, const Mask<T>& mask, Workspace& workspace) {
   Scratch scratch(workspace);
+  const Attention<T> a = mask.sequence_lengths.given()
+                             ? internal::over_sequences(given, mask.sequence_lengths, scratch)
+                             : given;
   const auto panels = scratch_panels<T>({.batch = a.batch,
                                          .heads = a.key_value_heads,
                                          .slots = a.keys,
                                          .head_size = a.head_size,
                                          .value_size = a.value_size},
                                         scratch);
-  write_keys_and_values(panels, a.k, a.v, a.keys, nullptr, nullptr, workspace);
+  write_keys_and_values(panels, a.k, a.v, a.keys, nullptr, a.key_counts, workspace);
   attend(a, panels, mask, workspace);
 }
 
@@ -90,6 +116,7 @@ Tensor<T, 4> scaled_dot_product_attention(const Tensor<T, 4>& q, const Tensor<T,
           ": the heads of k and v must divide those of q; got ", key_value_heads, " and ", heads);
   const Shape<4> scores{batch, heads, queries, keys};
   kernels::require_valid_mask(who, mask, scores);
+  if (weights != nullptr) kernels::require_no_sequences(who, mask);
 
   Tensor<T, 4> y({batch, heads, queries, value_size});
   Tensor<T, 4> probabilities(weights != nullptr ? scores : Shape<4>{});

@@ -37,6 +37,7 @@ struct Attention {
   RelativeKeys<T> relative_keys = {};
   const Index* query_offsets = nullptr;  // (B), added to mask.query_offset; null: 0
   const Index* key_counts = nullptr;     // (B), keys that batch row b has; null: S
+  const Index* query_counts = nullptr;   // (B), likewise; null: T
 
   Index group() const { return heads / key_value_heads; }
 };

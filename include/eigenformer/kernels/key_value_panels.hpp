@@ -24,23 +24,26 @@ namespace kernels {
 inline constexpr Index key_tile = 128;
 
 /// Vectors of heads in memory: element i of head `head` of token `token` of batch row `b` is at(b,
-/// token, head)[i].
+/// token, head)[i]. With `starts`, batch rows are sequences one after the other, b from token starts[b]
+/// on.
 template <class T>
 struct Heads {
   T* data = nullptr;
   Index batch_stride = 0, token_stride = 0, head_stride = 0;
+  const Index* starts = nullptr;
 
   T* at(Index b, Index token, Index head) const {
-    return data + b * batch_stride + token * token_stride + head * head_stride;
+    const Index row = starts != nullptr ? starts[b] * token_stride : b * batch_stride;
+    return data + row + token * token_stride + head * head_stride;
   }
 
   /// (B, T, H, D), as projections write it.
   static Heads token_major(T* data, Index tokens, Index heads, Index size) {
-    return {data, tokens * heads * size, heads * size, size};
+    return {data, tokens * heads * size, heads * size, size, nullptr};
   }
   /// (B, H, T, D), as PyTorch's scaled_dot_product_attention takes it.
   static Heads head_major(T* data, Index heads, Index tokens, Index size) {
-    return {data, heads * tokens * size, size, tokens * size};
+    return {data, heads * tokens * size, size, tokens * size, nullptr};
   }
 };
 

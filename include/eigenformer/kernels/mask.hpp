@@ -14,9 +14,15 @@
 //   layer(x, {.bias = scores});                       // added to the scaled scores; likewise
 //   layer(x, {.window = 128});                        // keys later than query position - 128
 //   layer(x, {.offset_bias = table});                 // (H or 1, 2 R + 1), added by offset
+//   layer(x, {.sequence_lengths = lengths});          // x (1, T, C) holds several sequences
 //
 // `offset_bias` holds what is added to the score of a key `offset` = key position - query position
 // away, for offsets -R ... R; those beyond get the ends' bias.
+//
+// `sequence_lengths` is for batches of texts that differ in length, without padding: sequences lie one
+// after the other in x, and each sees itself alone, from position 0 on; the lengths add up to T. The
+// bits are those of each sequence by itself. For self-attention without a cache; beside it only
+// `causal`, `window` and `offset_bias` may be given.
 //
 // A query that may see no key gets exactly zero from attention. In biases only -infinity blocks a
 // key; a very negative finite number merely weighs against it. A mask holds views: what it points
@@ -137,9 +143,33 @@ struct Mask {
   Broadcast<T> bias = {};
   Index window = 0;
   std::optional<TensorView<const T, 2>> offset_bias = {};
+  IntegerSequence sequence_lengths = {};
 };
 
 namespace kernels {
+
+/// Throws unless the lengths add up to the rows of x (1, T, ...).
+inline void require_sequences(std::string_view who, const IntegerSequence& lengths, Index batch,
+                              Index tokens) {
+  Index sum = 0;
+  for (Index i = 0; i < lengths.size(); ++i) {
+    require(lengths[i] >= 0 && lengths[i] <= tokens, who, ": sequence_lengths must be in [0, ",
+            tokens, "]; got ", lengths[i]);
+    sum += lengths[i];
+  }
+  require(
+      batch == 1 && sum == tokens, who,
+      ": sequence_lengths are those of the sequences in x (1, T, ...) and must add up to T; got "
+      "a batch of ",
+      batch, ", T = ", tokens, " and a sum of ", sum);
+}
+
+/// Throws if the mask has sequence_lengths, for those that can't follow them.
+template <class T>
+void require_no_sequences(std::string_view who, const Mask<T>& mask) {
+  require(!mask.sequence_lengths.given(), who,
+          ": mask.sequence_lengths is for self-attention without a cache");
+}
 
 /// Throws unless the mask fits scores of shape `scores`, (B, H, T, S).
 template <class T>
@@ -170,6 +200,14 @@ void require_valid_mask(std::string_view who, const Mask<T>& mask, const Shape<4
     require((heads == 1 || heads == scores[1]) && offsets % 2 == 1, who,
             ": mask.offset_bias must be (1 or ", scores[1], ", 2 R + 1); got ",
             mask.offset_bias->shape());
+  }
+  if (mask.sequence_lengths.given()) {
+    require_sequences(who, mask.sequence_lengths, batch, scores[2]);
+    require(keys == scores[2] && !mask.key_lengths.given() && !mask.key_allowed &&
+                !mask.allowed.given() && !mask.bias.given() && mask.query_offset == 0,
+            who,
+            ": beside mask.sequence_lengths only causal, window and offset_bias may be given, in "
+            "self-attention");
   }
   mask.allowed.require_broadcastable(who, "mask.allowed", scores);
   mask.bias.require_broadcastable(who, "mask.bias", scores);

@@ -58,6 +58,23 @@ Tensor<T, 2> mean_pooling(const Tensor<T, 3>& x, const Tensor<bool, 2>& keep) {
                                    [&](Index b, Index t) { return keep(b, t); });
 }
 
+/// The mean of each of the sequences that lie one after the other in x (1, T, C): kernels/mask.hpp.
+/// Result (sequences, C). Length 0 gives zeros.
+template <class T>
+Tensor<T, 2> mean_pooling_of_sequences(const Tensor<T, 3>& x, IntegerSequence lengths) {
+  kernels::require_sequences("mean_pooling_of_sequences", lengths, x.dim(0), x.dim(1));
+  const Index width = x.dim(2);
+  Tensor<T, 2> y({lengths.size(), width});
+  const T* from = x.data();
+  for (Index b = 0; b < lengths.size(); ++b) {
+    const TensorView<const T, 3> sequence(from, {1, lengths[b], width});
+    const auto mean = kernels::mean_over_tokens(sequence, [](Index, Index) { return true; });
+    std::copy(mean.begin(), mean.end(), y.data() + b * width);
+    from += sequence.size();
+  }
+  return y;
+}
+
 /// Scales every row to Euclidean length 1: y = x / max(|x|, eps), as torch.nn.functional.normalize.
 template <class T>
 void normalize_rows(Tensor<T, 2>& x, T eps = T(1e-12)) {

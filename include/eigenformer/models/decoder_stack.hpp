@@ -118,6 +118,7 @@ void require_decoder_call(std::string_view who, const Decoder& decoder, Index ba
           ": cross_attention is true, but the cache has no memory: call remember (Transformer: "
           "start) first");
   cache.require_room(tokens, counts);
+  kernels::require_no_sequences(who, mask);
   require_stack_mask(who, decoder, mask, batch, tokens, cache.longest_after(tokens, counts));
   require(mask.query_offset == 0, who,
           ": with a cache, which knows the positions, mask.query_offset must be 0; got ",

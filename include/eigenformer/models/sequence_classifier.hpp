@@ -50,6 +50,8 @@ struct SequenceClassifier {
   void forward(TensorView<const std::int32_t, 2> ids, const EmbeddingInputs& inputs,
                const Mask<Scalar>& mask, TensorView<Scalar, 2> logits, Workspace& workspace) const {
     require_shape("SequenceClassifier: logits", logits.shape(), {ids.dim(0), config.num_labels});
+    require(!mask.sequence_lengths.given(),
+            "SequenceClassifier: takes rows, not mask.sequence_lengths");
     Scratch scratch(workspace);
     const auto hidden =
         scratch.tensor<Scalar, 3>({ids.dim(0), ids.dim(1), config.encoder.hidden_size});

@@ -96,6 +96,7 @@ struct Transformer {
                TensorView<const std::int32_t, 2> target, Inputs inputs,
                TensorView<Scalar, 3> logits, Workspace& workspace) const {
     require(!inputs.memory, "Transformer: the memory is the encoder's result; none can be given");
+    kernels::require_no_sequences("Transformer: source", source_mask);
     Scratch scratch(workspace);
     const auto memory =
         scratch.tensor<Scalar, 3>({source.dim(0), source.dim(1), config.hidden_size});

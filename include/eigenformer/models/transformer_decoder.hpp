@@ -162,7 +162,8 @@ struct TransformerDecoder {
             "TransformerDecoder: token_counts are for calls with a cache");
     require_decoder_call("TransformerDecoder", *this, ids.dim(0), ids.dim(1), inputs.mask,
                          inputs.memory, inputs.memory_mask);
-    embeddings.forward(ids, inputs.embedding, table(shared), y, workspace);
+    embeddings.forward(ids, inputs.embedding.with_sequences(inputs.mask.sequence_lengths),
+                       table(shared), y, workspace);
     run_decoder(*this, inputs.mask, inputs.memory, inputs.memory_mask, y, workspace);
   }
 

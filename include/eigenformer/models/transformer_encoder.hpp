@@ -86,7 +86,7 @@ struct TransformerEncoder {
   void forward(TensorView<const std::int32_t, 2> ids, const EmbeddingInputs& inputs,
                const Mask<Scalar>& mask, TensorView<Scalar, 3> y, Workspace& workspace) const {
     require_stack_mask("TransformerEncoder", *this, mask, ids.dim(0), ids.dim(1), ids.dim(1));
-    embeddings.forward(ids, inputs, y, workspace);
+    embeddings.forward(ids, inputs.with_sequences(mask.sequence_lengths), y, workspace);
     run_encoder(*this, mask, y, workspace);
   }
 

@@ -52,6 +52,7 @@ struct TransformerStack {
                const TransformerMasks<Scalar>& masks, TensorView<Scalar, 3> y,
                Workspace& workspace) const {
     require_disjoint("TransformerStack", y, source);
+    kernels::require_no_sequences("TransformerStack: source", masks.source);
     require_shape("TransformerStack: source", source.shape(),
                   {target.dim(0), source.dim(1), config.encoder.hidden_size});
     Scratch scratch(workspace);

@@ -17,6 +17,7 @@
 #include <optional>
 #include <string>
 
+#include "eigenformer/kernels/mask.hpp"
 #include "eigenformer/kernels/sinusoidal.hpp"
 #include "eigenformer/nn/embedding.hpp"
 #include "eigenformer/nn/layer_norm.hpp"
@@ -62,6 +63,15 @@ struct EmbeddingInputs {
   std::optional<TensorView<const std::int32_t, 2>> positions =
       {};                    // (B, T); default: counted from first_position
   Index first_position = 0;  // position of the call's first token
+  IntegerSequence sequence_lengths =
+      {};  // ids (1, T) hold sequences one after the other, each counted by itself: kernels/mask.hpp
+
+  /// The same, but for these lengths, if none are given yet.
+  EmbeddingInputs with_sequences(const IntegerSequence& lengths) const {
+    EmbeddingInputs result = *this;
+    if (!sequence_lengths.given()) result.sequence_lengths = lengths;
+    return result;
+  }
 };
 
 template <class Format>
@@ -140,14 +150,21 @@ struct Embeddings {
     }
     if (positions_given)
       require_shape("Embeddings: positions", inputs.positions->shape(), ids.shape());
+    if (inputs.sequence_lengths.given())
+      kernels::require_sequences("Embeddings", inputs.sequence_lengths, batch, tokens);
 
     Scratch scratch(workspace);
     std::int32_t* rows = nullptr;  // the position of each token
     if (config.position_embedding != PositionEmbedding::none) {
       rows = scratch.array<std::int32_t>(ids.size());
-      for (Index i = 0; i < ids.size(); ++i) {
+      Index sequence = -1, rest = 0, place = 0;  // of token i
+      for (Index i = 0; i < ids.size(); ++i, ++place, --rest) {
+        while (inputs.sequence_lengths.given() && rest == 0) {
+          rest = inputs.sequence_lengths[++sequence];
+          place = 0;
+        }
         rows[i] = positions_given ? inputs.positions->data()[i]
-                                  : position_of(inputs.first_position, i % tokens);
+                                  : position_of(inputs.first_position, place % tokens);
       }
       if (position) require_positions(rows, ids.size());
     }

@@ -106,6 +106,9 @@ struct MultiHeadAttention {
     require_arguments(x, key_memory.dim(1), mask, y);
     require_disjoint("MultiHeadAttention", y, key_memory);
     require_disjoint("MultiHeadAttention", y, value_memory);
+    if (weights.data() != nullptr || key_memory.data() != x.data() ||
+        value_memory.data() != x.data())
+      kernels::require_no_sequences("MultiHeadAttention", mask);
     if (weights.data() != nullptr) {
       require_shape("MultiHeadAttention: weights", weights.shape(),
                     scores_shape(x, key_memory.dim(1)));
@@ -116,7 +119,8 @@ struct MultiHeadAttention {
       require_disjoint("MultiHeadAttention: weights", mask.bias, weights);
     }
     Scratch scratch(workspace);
-    const Projected p = project(x, key_memory, value_memory, nullptr, scratch, workspace);
+    const Projected p =
+        project(x, key_memory, value_memory, nullptr, mask.sequence_lengths, scratch, workspace);
     kernels::Attention<Scalar> a = attention(key_memory.dim(1));
     a.k = p.keys;
     a.v = p.values;
@@ -160,7 +164,7 @@ struct MultiHeadAttention {
       for (Index b = 0; b < cache.batch(); ++b) lengths[b] = mask.key_lengths[b];
       own.key_lengths = std::span<const Index>(lengths, static_cast<std::size_t>(cache.batch()));
     }
-    const Projected p = project(x, x, x, positions, scratch, workspace);
+    const Projected p = project(x, x, x, positions, {}, scratch, workspace);
     cache.append(p.keys, p.values, x.dim(1), counts, workspace);
     attend_projected(x.dim(1), p.queries, own, cache, positions, y, workspace);
   }
@@ -175,7 +179,7 @@ struct MultiHeadAttention {
     cache.require_room(key_memory.dim(1), counts);
     Scratch scratch(workspace);
     const Projected p =
-        project({}, key_memory, value_memory, cache.lengths().data(), scratch, workspace);
+        project({}, key_memory, value_memory, cache.lengths().data(), {}, scratch, workspace);
     cache.append(p.keys, p.values, key_memory.dim(1), counts, workspace);
   }
 
@@ -213,6 +217,7 @@ struct MultiHeadAttention {
   void require_attendable(TensorView<const Scalar, 3> x, const Mask<Scalar>& mask,
                           const Cache& cache) const {
     require_cache(cache, x.dim(0));
+    kernels::require_no_sequences("MultiHeadAttention", mask);
     kernels::require_valid_mask("MultiHeadAttention", mask, scores_shape(x, cache.longest()));
   }
 
@@ -275,7 +280,8 @@ struct MultiHeadAttention {
     a.queries = tokens;
     Scratch scratch(workspace);
     const auto attended = scratch.tensor<Scalar, 2>(q.shape());
-    place(q, query_norm, a.batch, mask.query_offset, a.query_offsets, workspace);
+    place(q, query_norm, a.batch, mask.query_offset, a.query_offsets, mask.sequence_lengths,
+          workspace);
     a.q = Heads::token_major(q.data(), a.queries, a.heads, a.head_size);
     a.y = kernels::Heads<Scalar>::token_major(attended.data(), a.queries, a.heads, a.head_size);
 
@@ -314,7 +320,8 @@ struct MultiHeadAttention {
 
   /// x may be empty. The first key of batch row b stands at position first[b] (null: 0).
   Projected project(TensorView<const Scalar, 3> x, TensorView<const Scalar, 3> key_memory,
-                    TensorView<const Scalar, 3> value_memory, const Index* first, Scratch& scratch,
+                    TensorView<const Scalar, 3> value_memory, const Index* first,
+                    const IntegerSequence& sequence_lengths, Scratch& scratch,
                     Workspace& workspace) const {
     const Index tokens = key_memory.dim(1), heads = config.key_value_heads();
     const Index size = config.size_of_head();
@@ -326,14 +333,15 @@ struct MultiHeadAttention {
          kernels::product_of(key_memory.folded(), key.map(), k),
          kernels::product_of(value_memory.folded(), value.map(), v)},
         workspace);
-    place(k, key_norm, key_memory.dim(0), 0, first, workspace);
+    place(k, key_norm, key_memory.dim(0), 0, first, sequence_lengths, workspace);
     return {q, Heads::token_major(k.data(), tokens, heads, size),
             Heads::token_major(v.data(), tokens, heads, size)};
   }
 
   /// Normalizes and turns queries or keys (B T, heads D) in place.
   void place(TensorView<Scalar, 2> x, const std::optional<RMSNorm<Format>>& norm, Index batch,
-             Index offset, const Index* first, Workspace& workspace) const {
+             Index offset, const Index* first, const IntegerSequence& sequence_lengths,
+             Workspace& workspace) const {
     const Index size = config.size_of_head();
     if (norm) {
       const auto heads = x.reshaped(Shape<2>{x.size() / size, size});
@@ -341,9 +349,21 @@ struct MultiHeadAttention {
     }
     if (config.attention_positions.kind == AttentionPosition::rotary && x.rows() > 0) {
       Scratch scratch(workspace);
-      kernels::RotaryTable<Scalar>(config.attention_positions.rotary, size, batch, x.rows() / batch,
-                                   offset, first, scratch, workspace)
-          .rotate(x, size, workspace);
+      Index tokens = x.rows() / batch;
+      if (sequence_lengths.given()) {
+        tokens = 0;
+        for (Index i = 0; i < sequence_lengths.size(); ++i)
+          tokens = (std::max)(tokens, sequence_lengths[i]);
+      }
+      const kernels::RotaryTable<Scalar> table(config.attention_positions.rotary, size, batch,
+                                               tokens, offset, first, scratch, workspace);
+      if (!sequence_lengths.given()) return table.rotate(x, size, workspace);
+      Scalar* rows = x.data();
+      for (Index i = 0; i < sequence_lengths.size(); ++i) {
+        const TensorView<Scalar, 2> sequence(rows, {sequence_lengths[i], x.columns()});
+        table.rotate(sequence, size, workspace);
+        rows += sequence.size();
+      }
     }
   }
 
@@ -370,6 +390,7 @@ struct MultiHeadAttention {
   }
 
   static void require_no_offset(const Mask<Scalar>& mask) {
+    kernels::require_no_sequences("MultiHeadAttention", mask);
     require(mask.query_offset == 0,
             "MultiHeadAttention: with a cache, which knows the positions, mask.query_offset must "
             "be 0; got ",
