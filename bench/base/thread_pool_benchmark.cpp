@@ -33,6 +33,11 @@ void fork_and_join_after_a_pause(benchmark::State& state) {
   }
   benchmark::DoNotOptimize(done.data());
 }
-BENCHMARK(fork_and_join_after_a_pause)->ArgName("threads")->Arg(1)->Arg(2)->UseManualTime();
+BENCHMARK(fork_and_join_after_a_pause)
+    ->ArgName("threads")
+    ->Arg(1)
+    ->Arg(2)
+    ->UseManualTime()
+    ->Iterations(500);
 
 }  // namespace

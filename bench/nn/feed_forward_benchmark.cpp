@@ -31,8 +31,8 @@ void count_layer(benchmark::State& state, const Layer& layer, Index threads) {
 
 template <class Format, class Make>
 void run(benchmark::State& state, Make&& make) {
-  std::vector<decltype(bench::in_format<Format>(make(), 1))> layers;
-  for (Index i = 0; i < state.range(0); ++i) layers.push_back(bench::in_format<Format>(make(), 1));
+  const std::vector layers(static_cast<std::size_t>(state.range(0)),
+                           bench::in_format<Format>(make(), 1));
   const auto x = bench::random_tensor<2>({state.range(1), hidden}, 2);
   ef::Tensor<float, 2> y(x.shape());
   bench::Threads threads(state.range(2));

@@ -13,13 +13,9 @@ using bench::Index;
 
 template <class Format>
 auto make_layers(benchmark::State& state) {
-  using Layer = decltype(bench::in_format<Format>(ef::Linear<float>(ef::LinearConfig{}), 1));
-  std::vector<Layer> layers;
-  for (Index i = 0; i < state.range(0); ++i) {
-    layers.push_back(bench::in_format<Format>(
-        ef::Linear<float>({.in_features = state.range(2), .out_features = state.range(3)}), 1));
-  }
-  return layers;
+  const auto layer = bench::in_format<Format>(
+      ef::Linear<float>({.in_features = state.range(2), .out_features = state.range(3)}), 1);
+  return std::vector(static_cast<std::size_t>(state.range(0)), layer);
 }
 
 template <class Layer>

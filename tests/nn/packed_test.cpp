@@ -260,6 +260,26 @@ TEST(PackedInt8, RowsOfZerosAndOfTinyNumbersAreZero) {
   }
 }
 
+TEST(PackedInt8, RowsTooLongForSumsOf32BitsAreRefused) {
+  constexpr Index longest = 133152;  // 127 * 127 * longest fits
+  const ef::PackedMatrix<ef::int8> fits({1, longest});
+  EXPECT_THROW(ef::PackedMatrix<ef::int8>({1, longest + 1}), std::invalid_argument);
+  ef::Linear<float> linear({.in_features = longest, .out_features = 1, .bias = false});
+  std::fill(linear.weight.begin(), linear.weight.end(), 1.0f);
+  ef::Tensor<float, 2> x({1, longest});
+  std::fill(x.begin(), x.end(), 1.0f);
+  EXPECT_NEAR(ef::pack<ef::Packed<ef::int8>>(linear)(x)(0, 0), float{longest}, 0.1f);
+}
+
+TEST(PackedInt8, ALargeRowTimesASmallOneIsNotNan) {
+  ef::Linear<float> linear({.in_features = 4, .out_features = 1, .bias = false});
+  linear.weight(0, 0) = 1e-3f;
+  linear.weight(0, 1) = 1e6f;
+  ef::Tensor<float, 2> x({1, 4});
+  x(0, 0) = 2e38f;
+  EXPECT_TRUE(std::isfinite(ef::pack<ef::Packed<ef::int8>>(linear)(x)(0, 0)));
+}
+
 TEST(PackedInt8, AWeightThatIsNotFiniteIsRefused) {
   ef::Linear<float> linear({.in_features = 3, .out_features = 2});
   linear.weight(1, 2) = std::numeric_limits<float>::infinity();

@@ -51,6 +51,12 @@
 #define EIGENFORMER_FMA_TAG
 #endif
 
+#if defined(__AVX512BW__) && defined(__AVX512VNNI__)
+#define EIGENFORMER_VNNI_TAG _vnni
+#else
+#define EIGENFORMER_VNNI_TAG
+#endif
+
 // Whether code for AVX2 and AVX-512 is compiled beside the code for the instruction set of the
 // translation unit, and chosen while the program runs: kernels/machine.hpp.
 #if defined(__x86_64__) && defined(__GNUC__) && defined(EIGEN_VECTORIZE_SSE) && \
@@ -62,9 +68,10 @@
 #define EIGENFORMER_CHOICE_TAG
 #endif
 
+#define EIGENFORMER_FLAGS_TAG EIGENFORMER_JOIN(EIGENFORMER_FMA_TAG, EIGENFORMER_VNNI_TAG)
 #define EIGENFORMER_MACHINE_TAG                 \
   EIGENFORMER_JOIN(EIGENFORMER_INSTRUCTION_SET, \
-                   EIGENFORMER_JOIN(EIGENFORMER_FMA_TAG, EIGENFORMER_CHOICE_TAG))
+                   EIGENFORMER_JOIN(EIGENFORMER_FLAGS_TAG, EIGENFORMER_CHOICE_TAG))
 #define EIGENFORMER_ABI \
   EIGENFORMER_JOIN(v0_1, EIGENFORMER_JOIN(EIGENFORMER_MACHINE_TAG, EIGENFORMER_EXCEPTION_TAG))
 

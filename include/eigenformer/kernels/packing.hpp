@@ -10,14 +10,16 @@ namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 namespace kernels {
 
-/// Weights (N, K) as a factor of a product.
-template <class T>
-RightFactor<T> right_factor(TensorView<const T, 2> weight) {
-  return RightFactor<T>::from_rows(weight.data(), weight.dim(1));
-}
-template <class T>
-RightFactor<T> right_factor(const Tensor<T, 2>& weight) {
-  return right_factor(weight.view());
+/// Weights (N, K) as a factor of a product: a tensor, or what knows its factor itself
+/// (nn/packed.hpp).
+template <class Weight>
+auto right_factor(const Weight& weight) {
+  if constexpr (requires { weight.factor(); }) {
+    return weight.factor();
+  } else {
+    using T = std::remove_cvref_t<decltype(*weight.data())>;
+    return RightFactor<T>::from_rows(weight.data(), weight.dim(1));
+  }
 }
 
 /// Packs k0 <= k < k0 + depth of columns n0 <= n < n0 + columns; 1 <= columns <= panel_width.

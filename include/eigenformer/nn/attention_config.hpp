@@ -4,6 +4,7 @@
 // What multi-head attention can be configured to.
 
 #include <cmath>
+#include <limits>
 #include <optional>
 
 #include "eigenformer/nn/attention_positions.hpp"
@@ -90,7 +91,9 @@ inline const MultiHeadAttentionConfig& checked(const MultiHeadAttentionConfig& c
   require(c.attn_logit_softcapping >= 0 && c.attn_logit_softcapping <= largest_factor, who,
           ": attn_logit_softcapping must be in [0, 1e30] (0: none); got ",
           c.attn_logit_softcapping);
-  require(c.sliding_window >= 0, who, ": sliding_window must be >= 0 (0: none); got ",
+  constexpr Index longest_window = (std::numeric_limits<Index>::max)() / 4;
+  require(c.sliding_window >= 0 && c.sliding_window <= longest_window, who,
+          ": sliding_window must be in [0, ", longest_window, "] (0: none); got ",
           c.sliding_window);
   require_probability("MultiHeadAttention: attention_probs_dropout_prob",
                       c.attention_probs_dropout_prob);

@@ -122,6 +122,9 @@ class PackedMatrix {
 
   static const Shape<2>& checked(const Shape<2>& shape) {
     require_valid(shape, sizeof(Scalar));
+    constexpr Index longest = (std::numeric_limits<std::int32_t>::max)() / (127 * 127);
+    require(!std::is_same_v<Element, int8> || shape[1] <= longest,
+            "PackedMatrix: sums of int8 products hold rows of at most ", longest, "; got ", shape);
     return shape;
   }
 
@@ -165,15 +168,6 @@ class PackedMatrix {
   Tensor<Stored, 1> panels_;
   Tensor<Scalar, 1> scales_;  // of the rows, with int8
 };
-
-namespace kernels {
-
-template <class Element>
-auto right_factor(const PackedMatrix<Element>& weight) {
-  return weight.factor();
-}
-
-}  // namespace kernels
 
 template <class Element>
 struct FormatTraits<Packed<Element>> {

@@ -4,7 +4,7 @@
 // library's own polynomials (kernels/polynomials.hpp), so results depend neither on the C library
 // nor on Eigen's version.
 //
-// Results of exp below 1.7e-38 (float) or 4.5e-308 (double) are flushed to zero. NaN in, NaN out.
+// Results of exp below 1.7e-38 (float) or 4.9e-308 (double) are flushed to zero. NaN in, NaN out.
 // Number types other than float and double take <cmath>'s functions, found through
 // argument-dependent look-up.
 

@@ -164,10 +164,11 @@ void multiply_quantized_rows(const QuantizedProduct<T>& p, Index row, Index colu
     const auto a_scale = S::set(p.a_scales[row + i]);
     for (Index j = 0; j < columns; j += S::width) {
       const Index part = part_of_register(columns - j, S::width);
-      const auto scale = S::multiply(load_partial<T>(p.b_scales + column + j, part), a_scale);
+      const auto b_scale = load_partial<T>(p.b_scales + column + j, part);
       const auto bias =
           p.bias == nullptr ? S::set(T(0)) : load_partial<T>(p.bias + column + j, part);
-      store_partial<T>(c + j, S::fma(S::load(result + j), scale, bias), part);
+      store_partial<T>(c + j, S::fma(S::multiply(S::load(result + j), b_scale), a_scale, bias),
+                       part);
     }
   }
 }
