@@ -2,6 +2,8 @@
 //
 // The functions of every instruction set that this program may choose and this processor has, not
 // only of the one it does choose: products against plain chains, rows against loops in long double.
+#undef EIGENFORMER_COMPILED  // all of them are looked at here
+
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -110,7 +110,9 @@ struct Machine {
 #undef EIGENFORMER_TARGET_HAS_AVX2
 #undef EIGENFORMER_TARGET_HAS_VNNI
 
-#if EIGENFORMER_CHOOSES_AT_RUN_TIME
+// With EIGENFORMER_COMPILED, which the CMake target eigenformer::compiled sets, a library holds what
+// follows, and the translation unit needn't even read it.
+#if EIGENFORMER_CHOOSES_AT_RUN_TIME && !defined(EIGENFORMER_COMPILED)
 #define EIGENFORMER_TARGET_HAS_AVX2 1
 
 #define EIGENFORMER_TARGET avx2
@@ -190,12 +192,10 @@ inline InstructionSet instruction_set() {
 #endif
 }
 
-/// The functions that suit the processor best. With EIGENFORMER_COMPILED, which the CMake target
-/// eigenformer::compiled sets, those for float and double are in a library, and the translation unit
-/// doesn't compile them.
+/// The functions that suit the processor best.
 template <class T>
 const Machine<T>& machine() {
-#if EIGENFORMER_CHOOSES_AT_RUN_TIME
+#if EIGENFORMER_CHOOSES_AT_RUN_TIME && !defined(EIGENFORMER_COMPILED)
   if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
     switch (instruction_set()) {
       case InstructionSet::avx512:
@@ -213,7 +213,7 @@ const Machine<T>& machine() {
 /// The same for compressed weights; T is float.
 template <class T>
 const CompressedMachine<T>& compressed_machine() {
-#if EIGENFORMER_CHOOSES_AT_RUN_TIME
+#if EIGENFORMER_CHOOSES_AT_RUN_TIME && !defined(EIGENFORMER_COMPILED)
   switch (instruction_set()) {
     case InstructionSet::avx512:
       return avx512::compressed_machine_of_target<T>;
@@ -226,7 +226,7 @@ const CompressedMachine<T>& compressed_machine() {
   return native::compressed_machine_of_target<T>;
 }
 
-#if defined(EIGENFORMER_COMPILED)
+#if defined(EIGENFORMER_COMPILED)  // in the library, whatever stands above
 extern template const Machine<float>& machine<float>();
 extern template const Machine<double>& machine<double>();
 extern template const CompressedMachine<float>& compressed_machine<float>();
