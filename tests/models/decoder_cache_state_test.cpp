@@ -174,7 +174,7 @@ TYPED_TEST(DecoderCacheStateTest, AFailureInTheMiddleLeavesTheCacheAsItWas) {
     ASSERT_TRUE(pieces::same_tokens(y, whole, begin, {31, 18, 6}));
     for (std::size_t b = 0; b < 3; ++b) cache.truncate(Index(b), begin[b]);
   }
-  EXPECT_GT(failures, 10);
+  EXPECT_GT(failures, 7);  // pieces of parallel work in the two layers and around them
   EXPECT_EQ(lengths(cache), end);
 }
 
