@@ -87,12 +87,12 @@ struct Machine {
 #else
 #define EIGENFORMER_TARGET_REGISTERS EIGEN_ARCH_DEFAULT_NUMBER_OF_REGISTERS
 #endif
-#if defined(__AVX2__)
+#if defined(EIGEN_VECTORIZE_AVX2)
 #define EIGENFORMER_TARGET_HAS_AVX2 1
 #else
 #define EIGENFORMER_TARGET_HAS_AVX2 0
 #endif
-#if defined(__AVX512BW__) && defined(__AVX512VNNI__)
+#if defined(EIGEN_VECTORIZE_AVX512) && defined(__AVX512BW__) && defined(__AVX512VNNI__)
 #define EIGENFORMER_TARGET_HAS_VNNI 1
 #else
 #define EIGENFORMER_TARGET_HAS_VNNI 0

@@ -103,6 +103,7 @@ template <class T, int Rows>
 void multiply_quantized_panel(const std::int8_t* const* a, Index depth, const std::int8_t* panel,
                               std::int32_t (*sums)[panel_width<T>]) {
 #if EIGENFORMER_TARGET_HAS_VNNI || EIGENFORMER_TARGET_HAS_AVX2
+  static_assert(panel_width<T> % Integers::width == 0);
   constexpr int registers = static_cast<int>(panel_width<T> / Integers::width);
   const auto zero = Integers::zero();
   Integers::Vector sum[Rows][registers], of_zeros[registers];
