@@ -15,10 +15,10 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <new>
 #include <type_traits>
 #include <utility>
 
+#include "eigenformer/base/memory.hpp"
 #include "eigenformer/base/shape.hpp"
 
 namespace eigenformer {
@@ -168,7 +168,7 @@ class Tensor {
  public:
   using Scalar = T;
   static constexpr int rank = Rank;
-  static constexpr std::size_t alignment = 64;
+  static constexpr std::size_t alignment = memory_alignment;
 
   Tensor() = default;
 
@@ -202,7 +202,7 @@ class Tensor {
     return *this;
   }
 
-  ~Tensor() { ::operator delete(data_, std::align_val_t(alignment)); }
+  ~Tensor() { internal::free_block(data_, bytes()); }
 
   void swap(Tensor& other) noexcept {
     std::swap(data_, other.data_);
@@ -245,9 +245,10 @@ class Tensor {
  private:
   void allocate() {
     if (shape_.size() == 0) return;
-    data_ = static_cast<T*>(::operator new(static_cast<std::size_t>(shape_.size()) * sizeof(T),
-                                           std::align_val_t(alignment)));
+    data_ = static_cast<T*>(internal::allocate_block(bytes()));
   }
+
+  std::size_t bytes() const { return static_cast<std::size_t>(shape_.size()) * sizeof(T); }
 
   T* data_ = nullptr;
   Shape<Rank> shape_{};

@@ -13,7 +13,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
-#include <new>
 #include <type_traits>
 #include <vector>
 
@@ -28,7 +27,7 @@ inline namespace EIGENFORMER_ABI {
 /// after one round.
 class Arena {
  public:
-  static constexpr std::size_t alignment = 64;
+  static constexpr std::size_t alignment = memory_alignment;
 
   Arena() = default;
   Arena(Arena&& other) noexcept { swap(other); }
@@ -49,7 +48,7 @@ class Arena {
     const std::size_t begin = used_;
     if (begin + bytes > capacity_) {
       overflow_.reserve(overflow_.size() + 1);
-      overflow_.push_back({new_bytes(bytes), begin});
+      overflow_.push_back({internal::allocate_block(bytes), bytes, begin});
       used_ += bytes;
       peak_ = (std::max)(peak_, used_);
       return overflow_.back().data;
@@ -69,7 +68,7 @@ class Arena {
     EIGENFORMER_ASSERT(mark <= used_);
     used_ = mark;
     while (!overflow_.empty() && overflow_.back().begin >= mark) {
-      delete_bytes(overflow_.back().data);
+      internal::free_block(overflow_.back().data, overflow_.back().bytes);
       overflow_.pop_back();
     }
     if (used_ == 0 && peak_ > capacity_) reserve(peak_);
@@ -79,9 +78,9 @@ class Arena {
   /// memory runs out.
   void reserve(std::size_t bytes) noexcept {
     if (bytes <= capacity_ || used_ != 0) return;
-    void* grown = ::operator new(bytes, std::align_val_t(alignment), std::nothrow);
+    void* grown = internal::try_to_allocate_block(bytes);
     if (grown == nullptr) return;
-    delete_bytes(main_);
+    internal::free_block(main_, capacity_);
     main_ = grown;
     capacity_ = bytes;
   }
@@ -97,17 +96,12 @@ class Arena {
  private:
   struct Block {
     void* data;
-    std::size_t begin;
+    std::size_t bytes, begin;
   };
 
-  static void* new_bytes(std::size_t bytes) {
-    return ::operator new(bytes, std::align_val_t(alignment));
-  }
-  static void delete_bytes(void* data) { ::operator delete(data, std::align_val_t(alignment)); }
-
   void release_blocks() {
-    for (const Block& block : overflow_) delete_bytes(block.data);
-    delete_bytes(main_);
+    for (const Block& block : overflow_) internal::free_block(block.data, block.bytes);
+    internal::free_block(main_, capacity_);
   }
 
   void* main_ = nullptr;
