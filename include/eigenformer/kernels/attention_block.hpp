@@ -71,6 +71,7 @@ class AttentionBlock {
     result_ = scratch_.array<T>(rows_ * a.value_size);
     scores_ = scratch_.array<T>(rows_ * key_tile);
     visible_ = scratch_.array<KeyRange>(rows_);
+    seen_ = scratch_.array<Index>(rows_);
     if (a.relative_keys.table != nullptr) {
       relative_scores_.emplace(a.relative_keys, t_end - t_begin, rows_, a.head_size, arena);
     }
@@ -84,13 +85,15 @@ class AttentionBlock {
     for (Index j = first_tile(); j < keys_end_; j += key_tile) {
       const Index n = (std::min)(key_tile, keys_end_ - j);
       compute_scores(j, n);
-      for (Index row = 0; row < rows_; ++row) {
-        T* s = scores_ + row * key_tile;
-        const Index seen = seen_in_tile(row, j, n);
-        machine<T>().softmax_step(s, seen, maximum_[row], sum_[row], result_ + row * a_.value_size,
-                                  a_.value_size);
-        std::fill(s + seen, s + n, T(0));
-      }
+      machine<T>().softmax_step({.scores = scores_,
+                                 .stride = key_tile,
+                                 .rows = rows_,
+                                 .columns = n,
+                                 .seen = seen_,
+                                 .maximum = maximum_,
+                                 .sum = sum_,
+                                 .result = result_,
+                                 .size = a_.value_size});
       add_values(j, n);
     }
     store_result();
@@ -102,12 +105,6 @@ class AttentionBlock {
   Index position(Index row) const { return first_position_ + row / a_.group(); }
   Index head(Index row) const { return key_value_head_ * a_.group() + row % a_.group(); }
   Index first_tile() const { return keys_begin_ / key_tile * key_tile; }
-
-  /// How many of the keys j ... j + n - 1 lie before the end of those that the row may see. Leaving the
-  /// others out has the bits of adding their zeros.
-  Index seen_in_tile(Index row, Index j, Index n) const {
-    return std::clamp<Index>(visible_[row].end - j, 0, n);
-  }
 
   void load_queries() {
     keys_begin_ = keys_;
@@ -139,7 +136,8 @@ class AttentionBlock {
       relative_scores_->add(q_, panels, a_.scale, first_position_, j, n, scores_);
     for (Index row = 0; row < rows_; ++row) {
       T* s = scores_ + row * key_tile;
-      const Index seen = seen_in_tile(row, j, n);
+      // Leaving out the keys beyond has the bits of adding their zeros.
+      const Index seen = seen_[row] = std::clamp<Index>(visible_[row].end - j, 0, n);
       if (a_.soft_cap > 0) machine<T>().soft_cap(s, seen, a_.soft_cap);
       if (a_.alibi_slopes != nullptr) add_alibi(row, j, seen, s);
       if (mask_.offset_bias) add_offset_bias(row, j, seen, s);
@@ -235,7 +233,7 @@ class AttentionBlock {
       for (Index row = 0; row < rows_; ++row) {
         if (sum_[row] == T(0)) continue;
         T* p = weights(row) + j;
-        const Index seen = seen_in_tile(row, j, n);
+        const Index seen = seen_[row];
         machine<T>().exponentials(scores_ + row * key_tile, maximum_[row], p, seen);
         machine<T>().scale(p, T(1) / sum_[row], p, seen);
       }
@@ -255,6 +253,7 @@ class AttentionBlock {
   Scratch scratch_;
   T *q_, *sum_, *maximum_, *result_, *scores_;
   KeyRange* visible_;
+  Index* seen_;  // of the tile's keys, those before the end of what the row may see
   std::optional<RelativeScores<T>> relative_scores_;
 };
 

@@ -44,6 +44,18 @@ namespace kernels {
 /// Functions of elementary.inl for whole rows. normal_bell: e^{-x^2/2}.
 enum class Elementary { exponential, tangent, logistic, normal_cumulative, normal_bell };
 
+/// Scores of some queries for a tile of keys, and what softmax has come to so far. Rows of scores are
+/// `stride` apart, a multiple of every register's width.
+template <class T>
+struct SoftmaxTile {
+  T* scores;  // (rows, columns)
+  Index stride, rows, columns;
+  const Index* seen;  // (rows): how many of the columns, from the first on, take part
+  T *maximum, *sum;   // (rows)
+  T* result;          // (rows, size): the weighted sum of values
+  Index size;
+};
+
 /// The functions of one instruction set. They are described where they are defined.
 template <class T>
 struct Machine {
@@ -64,7 +76,7 @@ struct Machine {
   T (*additive_score)(const T* x, const T* z, const T* w, Index n);
   T (*exponentials)(const T* s, T maximum, T* p, Index n);
   void (*softmax)(const T* x, T* y, Index n);
-  void (*softmax_step)(T* s, Index n, T& maximum, T& sum, T* y, Index size);
+  void (*softmax_step)(const SoftmaxTile<T>& tile);
   void (*layer_norm)(const T* x, const T* weight, const T* bias, T eps, T* y, Index n);
   void (*rms_norm)(const T* x, const T* weight, T offset, T eps, T* y, Index n);
   void (*rotate)(RotaryLayout layout, const T* cosine, const T* sine, T* x, Index size);

@@ -31,6 +31,8 @@ struct Simd<float> {
     return _mm256_blendv_ps(no, yes, mask);
   }
 
+  static Vector maximum(Vector a, Vector b) { return _mm256_max_ps(a, b); }
+
   static Vector power_of_two(Vector shifted, int extra) {
     const __m256i n = _mm256_slli_epi32(_mm256_castps_si256(shifted), 23);
     return _mm256_castsi256_ps(_mm256_add_epi32(n, _mm256_set1_epi32((127 + extra) << 23)));
@@ -109,6 +111,8 @@ struct Simd<double> {
   static Vector select(Vector mask, Vector yes, Vector no) {
     return _mm256_blendv_pd(no, yes, mask);
   }
+
+  static Vector maximum(Vector a, Vector b) { return _mm256_max_pd(a, b); }
 
   static Vector power_of_two(Vector shifted, int extra) {
     const __m256i n = _mm256_slli_epi64(_mm256_castpd_si256(shifted), 52);

@@ -37,6 +37,8 @@ struct Simd<float> {
     return _mm512_mask_blend_ps(mask, no, yes);
   }
 
+  static Vector maximum(Vector a, Vector b) { return _mm512_maskz_max_ps(all, a, b); }
+
   static Vector power_of_two(Vector shifted, int extra) {
     const __m512i n = _mm512_maskz_slli_epi32(all, _mm512_castps_si512(shifted), 23);
     return _mm512_castsi512_ps(_mm512_add_epi32(n, _mm512_set1_epi32((127 + extra) << 23)));
@@ -135,6 +137,8 @@ struct Simd<double> {
   static Vector select(__mmask8 mask, Vector yes, Vector no) {
     return _mm512_mask_blend_pd(mask, no, yes);
   }
+
+  static Vector maximum(Vector a, Vector b) { return _mm512_maskz_max_pd(all, a, b); }
 
   static Vector power_of_two(Vector shifted, int extra) {
     const __m512i n = _mm512_maskz_slli_epi64(all, _mm512_castpd_si512(shifted), 52);

@@ -64,6 +64,9 @@ struct Simd {
     }
   }
 
+  /// a > b ? a : b, so the second wins where either is NaN.
+  static Vector maximum(Vector a, Vector b) { return select(less(b, a), a, b); }
+
   /// All lanes in one number: halves are folded onto each other, with any version of Eigen. For
   /// `largest` no lane is NaN.
   static T sum(Vector a) {

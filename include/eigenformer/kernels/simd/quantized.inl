@@ -75,7 +75,7 @@ T quantize(const T* x, Index n, std::int8_t* q) {
   auto tops = S::set(0);
   for (Index i = 0; i < n; i += S::width) {
     const Index part = part_of_register(n - i, S::width);
-    tops = maximum<T>(S::absolute(load_partial<T>(x + i, part)), tops);
+    tops = S::maximum(S::absolute(load_partial<T>(x + i, part)), tops);
   }
   const T top = S::largest(tops);
   const bool finite = all_finite(x, n);

@@ -73,7 +73,7 @@ T largest(const T* x, Index n) {
   constexpr T lowest = -std::numeric_limits<T>::infinity();
   auto registers = S::set(lowest);
   Index i = 0;
-  for (; i + S::width <= n; i += S::width) registers = maximum<T>(S::load(x + i), registers);
+  for (; i + S::width <= n; i += S::width) registers = S::maximum(S::load(x + i), registers);
   T result = S::largest(registers);
   for (; i < n; ++i) result = x[i] > result ? x[i] : result;
   return result;
@@ -154,25 +154,67 @@ void softmax(const T* x, T* y, Index n) {
   scale(y, sum == T(0) ? T(0) : T(1) / sum, y, n);
 }
 
-/// One step of a softmax over a row that comes in tiles: turns the tile's scores s (n) into e^{s -
-/// maximum} and brings the maximum, the sum and the weighted sum of values so far, y (size), up to
-/// date.
+/// One step of softmaxes over rows that come in tiles. Scores s become e^{s - maximum}, or 0 where
+/// they aren't seen; the maximum, the sum and the weighted sum of values are brought up to date. Rows
+/// go through each part together: the exponentials of one needn't wait for the maximum of another.
 template <class T>
-void softmax_step(T* s, Index n, T& maximum, T& sum, T* y, Index size) {
+void softmax_step(const SoftmaxTile<T>& tile) {
   using S = Simd<T>;
-  const T of_tile = largest(s, n);
-  const T top = of_tile > maximum ? of_tile : maximum;
-  const T added = exponentials(s, softmax_shift(top), s, n);
-  if (maximum == -std::numeric_limits<T>::infinity()) {  // sum and y are zeros
-    maximum = top;
-  } else if (top != maximum) {
-    T shrink[S::width];
-    S::store(shrink, exponential<T>(S::set(maximum - top)));
-    sum *= shrink[0];
-    scale(y, shrink[0], y, size);
-    maximum = top;
+  using Vector = typename S::Vector;
+  constexpr T minus_infinity = -std::numeric_limits<T>::infinity();
+  constexpr Index width = S::width, rows_together = 16;
+  for (Index first = 0; first < tile.rows; first += rows_together) {
+    const Index rows = tile.rows - first < rows_together ? tile.rows - first : rows_together;
+    T* const maxima = tile.maximum + first;
+    T* const sums = tile.sum + first;
+    T shift[rows_together], shrink[rows_together], added[rows_together];
+    const auto whole_registers = [&](Index i) EIGENFORMER_INLINE_LAMBDA {
+      return (tile.seen[first + i] + width - 1) / width * width;
+    };
+
+    for (Index i = 0; i < rows; ++i) {
+      T* s = tile.scores + (first + i) * tile.stride;
+      const Index whole = whole_registers(i);
+      for (Index j = tile.seen[first + i]; j < whole; ++j) s[j] = minus_infinity;
+      const T before = maxima[i], of_tile = largest(s, whole);
+      maxima[i] = of_tile > before ? of_tile : before;
+      shift[i] = softmax_shift(maxima[i]);
+      shrink[i] = before == minus_infinity ? T(0) : before - maxima[i];
+    }
+
+    for (Index i = 0; i < rows; ++i) {
+      T* s = tile.scores + (first + i) * tile.stride;
+      const Index whole = whole_registers(i);
+      const Vector top = S::set(shift[i]), zero = S::set(T(0));
+      Vector sum[4] = {zero, zero, zero, zero};  // as row_sum
+      for (Index j = 0; j < whole; j += 4 * width) {
+        EIGENFORMER_UNROLL
+        for (int lane = 0; lane < 4; ++lane) {
+          if (j + lane * width >= whole) break;
+          T* const p = s + j + lane * width;
+          const Vector e = exponential_of_nonpositive<T>(S::subtract(S::load(p), top));
+          S::store(p, e);
+          sum[lane] = S::add(sum[lane], e);
+        }
+      }
+      added[i] = S::sum(S::add(S::add(sum[0], sum[1]), S::add(sum[2], sum[3])));
+      for (Index j = whole; j < tile.columns; ++j) s[j] = T(0);
+    }
+
+    transform(shrink, shrink, rows, [](auto x) { return exponential_of_nonpositive<T>(x); });
+    for (Index i = 0; i < rows; ++i) {
+      if (shrink[i] != T(1))
+        scale(tile.result + (first + i) * tile.size, shrink[i],
+              tile.result + (first + i) * tile.size, tile.size);
+    }
+    for (Index i = 0; i < rows; i += width) {
+      const Index part = part_of_register(rows - i, width);
+      store_partial<T>(sums + i,
+                       S::fma(load_partial<T>(sums + i, part), load_partial<T>(shrink + i, part),
+                              load_partial<T>(added + i, part)),
+                       part);
+    }
   }
-  sum += added;
 }
 
 // ------------------------------------------------------------------ norms

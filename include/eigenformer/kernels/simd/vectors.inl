@@ -11,13 +11,6 @@ inline namespace EIGENFORMER_ABI {
 namespace kernels {
 namespace EIGENFORMER_TARGET {
 
-/// a > b ? a : b, so the second wins where either is NaN.
-template <class T>
-EIGENFORMER_ALWAYS_INLINE typename Simd<T>::Vector maximum(typename Simd<T>::Vector a,
-                                                           typename Simd<T>::Vector b) {
-  return Simd<T>::select(Simd<T>::less(b, a), a, b);
-}
-
 /// How many of a register's `width` lanes `rest` more elements fill.
 constexpr Index part_of_register(Index rest, Index width) {
   return rest < 0 ? 0 : rest < width ? rest : width;
@@ -60,13 +53,13 @@ EIGENFORMER_ALWAYS_INLINE void transform(const T* x, T* y, Index n, F&& f) {
   using S = Simd<T>;
   const Index rest = n % S::width, whole = n - rest;
   T tail[S::width] = {};
-  std::copy_n(x + whole, rest, tail);
+  if (rest > 0) std::copy_n(x + whole, rest, tail);
   T* const end_of_y = y + whole;
   for (Index count = whole, rounds = rest > 0 ? 2 : 1; rounds > 0; --rounds, count = S::width) {
     for (Index i = 0; i < count; i += S::width) S::store(y + i, f(S::load(x + i)));
     x = y = tail;
   }
-  std::copy_n(tail, rest, end_of_y);
+  if (rest > 0) std::copy_n(tail, rest, end_of_y);
 }
 
 /// y[i] = f(x[i], z[i]); any of them may be the same.
@@ -75,15 +68,17 @@ EIGENFORMER_ALWAYS_INLINE void transform(const T* x, const T* z, T* y, Index n, 
   using S = Simd<T>;
   const Index rest = n % S::width, whole = n - rest;
   T tail[S::width] = {}, tail_of_z[S::width] = {};
-  std::copy_n(x + whole, rest, tail);
-  std::copy_n(z + whole, rest, tail_of_z);
+  if (rest > 0) {
+    std::copy_n(x + whole, rest, tail);
+    std::copy_n(z + whole, rest, tail_of_z);
+  }
   T* const end_of_y = y + whole;
   for (Index count = whole, rounds = rest > 0 ? 2 : 1; rounds > 0; --rounds, count = S::width) {
     for (Index i = 0; i < count; i += S::width) S::store(y + i, f(S::load(x + i), S::load(z + i)));
     x = y = tail;
     z = tail_of_z;
   }
-  std::copy_n(tail, rest, end_of_y);
+  if (rest > 0) std::copy_n(tail, rest, end_of_y);
 }
 
 /// Sum over i < n of part(i, count), which returns a register for elements i ... i + count - 1 and
