@@ -1,18 +1,33 @@
 # eigenformer_add_test(<name> <source>...): one GoogleTest program; each of its tests becomes a test of ctest.
 #
 # -O1 whatever the build type: Eigen without any optimisation makes tests crawl, -O3 makes the build crawl.
-# Tests whose full name contains "Timing" compare durations and run alone.
+# Tests whose full name contains "Timing" compare durations and run alone. Programs of many sources read the headers from
+# a precompiled one, with the modules of eigenformer::compiled; after OWN_MODULES they compile these themselves, for checks
+# inside them.
 find_package(GTest REQUIRED)
 include(GoogleTest)
 
+get_target_property(eigenformer_headers_but_compiled eigenformer HEADER_SET)
+list(FILTER eigenformer_headers_but_compiled INCLUDE REGEX "hpp$")
+list(FILTER eigenformer_headers_but_compiled EXCLUDE REGEX "/(eigenformer|compiled)\\.hpp$")
+
 function(eigenformer_add_test name)
-  add_executable(${name} ${ARGN})
+  cmake_parse_arguments(PARSE_ARGV 1 arg "OWN_MODULES" "" "")
+  set(sources ${arg_UNPARSED_ARGUMENTS})
+  add_executable(${name} ${sources})
   target_link_libraries(${name} PRIVATE eigenformer::io eigenformer::compiled GTest::gtest GTest::gtest_main)
   # #include "tests/reference/..." and the folder of the golden files.
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_definitions(${name} PRIVATE EIGENFORMER_TESTS="${PROJECT_SOURCE_DIR}/tests")
   eigenformer_warnings(${name})
   target_compile_options(${name} PRIVATE -O1)
+  list(LENGTH sources count)
+  if(count GREATER 4)
+    target_precompile_headers(${name} PRIVATE <gtest/gtest.h> ${eigenformer_headers_but_compiled})
+    if(NOT arg_OWN_MODULES)
+      target_precompile_headers(${name} PRIVATE <eigenformer/models/compiled.hpp>)
+    endif()
+  endif()
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_FILTER "-*Timing*"
     TEST_LIST ${name}_tests)
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_FILTER "*Timing*"

@@ -2,7 +2,8 @@
 # of in each. It is built in the user's own project, with the user's flags, also from an installed package: both must be
 # compiled for the same instruction set; if not, linking fails.
 if(NOT TARGET eigenformer_compiled)
-  add_library(eigenformer_compiled STATIC EXCLUDE_FROM_ALL ${CMAKE_CURRENT_LIST_DIR}/compiled.cpp)
+  add_library(eigenformer_compiled STATIC EXCLUDE_FROM_ALL ${CMAKE_CURRENT_LIST_DIR}/compiled.cpp
+    ${CMAKE_CURRENT_LIST_DIR}/compiled_modules.cpp)
   add_library(eigenformer::compiled ALIAS eigenformer_compiled)
   target_link_libraries(eigenformer_compiled PUBLIC eigenformer::eigenformer)
   target_compile_definitions(eigenformer_compiled INTERFACE EIGENFORMER_COMPILED)

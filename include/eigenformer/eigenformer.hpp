@@ -63,4 +63,5 @@
 #include "eigenformer/models/sequence_classifier.hpp"
 #include "eigenformer/models/masked_language_model.hpp"
 #include "eigenformer/models/vision_transformer.hpp"
+#include "eigenformer/models/compiled.hpp"
 // clang-format on

@@ -174,10 +174,11 @@ void require_fit(const M& module, const Checkpoint& checkpoint, const KeyMap& ma
 template <Module M>
 void save(const M& module, const std::filesystem::path& path, const Metadata& metadata = {}) {
   std::vector<NamedTensor> tensors;
-  for_each_parameter(module, [&](const std::string& name, const auto& parameter) {
-    internal::require_plain(parameter);
-    tensors.emplace_back(name, parameter);
-  });
+  if constexpr (internal::require_plain<M>()) {
+    for_each_parameter(module, [&](const std::string& name, const auto& parameter) {
+      tensors.emplace_back(name, parameter);
+    });
+  }
   write_safetensors(path, tensors, metadata);
 }
 

@@ -123,7 +123,7 @@ template <class T>
 void feed_forward(TensorView<const T, 2> x, const FeedForwardMaps<T>& maps, TensorView<T, 2> y,
                   Workspace& workspace) {
   if (maps.second.weight.quantizes_rows) {  // needs whole rows of h
-    const Index C = maps.hidden_size, block = plain_row_block * workspace.concurrency();
+    const Index C = maps.hidden_size, block = rows_per_packing * workspace.concurrency();
     for (Index row = 0; row < x.rows(); row += block) {
       const Index rows = (std::min)(block, x.rows() - row);
       feed_forward_unfused<T>(TensorView<const T, 2>(x.data() + row * C, {rows, C}), maps,
@@ -135,14 +135,9 @@ void feed_forward(TensorView<const T, 2> x, const FeedForwardMaps<T>& maps, Tens
     feed_forward_unfused(x, maps, y, workspace);
     return;
   }
-  // Whole tiles of rows, as evenly as that allows.
-  const Index rows = x.rows(), units = (rows + row_unit - 1) / row_unit;
-  const Index block = row_block(maps.second.weight) * workspace.concurrency();
-  const Index tasks = (rows + block - 1) / block * workspace.concurrency();
-  workspace.parallel_for(tasks, [&](Index task, Arena& arena) {
-    const Index begin = units * task / tasks * row_unit;
-    const Index end = (std::min)(rows, units * (task + 1) / tasks * row_unit);
-    if (begin < end) internal::feed_forward_rows(x, maps, y, begin, end, arena);
+  const auto division = Division::of_rows(x.rows(), maps.second.weight, workspace);
+  workspace.parallel_for(division.tasks, [&](Index task, Arena& arena) {
+    internal::feed_forward_rows(x, maps, y, division.begin(task), division.end(task), arena);
   });
 }
 

@@ -11,9 +11,9 @@
 // so a row's result is the same bits alone or among others. Blocks of k continue from the partial
 // sum stored in C, which changes nothing, since storing does not round.
 //
-// B is read in panels (kernels/panels.hpp): where it lies, if it is packed; otherwise one 16 KB
-// panel at a time is packed on the stack and used by a block of rows of A. The blocks are chosen so
-// that this part of A stays in the second-level cache.
+// B is read in panels (kernels/panels.hpp): where it lies, if it is packed; otherwise as many panels
+// as a tile has are packed on the stack, at most two of 16 KB, and used by a block of rows of A. The
+// blocks are chosen so that this part of A stays in the second-level cache.
 
 #include <algorithm>
 #include <array>
@@ -32,11 +32,11 @@ namespace kernels {
 inline constexpr Index smallest_parallel_work = 1 << 17;
 
 /// Rows of A that use a panel one after the other: more if the panel must be packed for them.
-inline constexpr Index packed_row_block = 96, plain_row_block = 384;
+inline constexpr Index rows_per_panel = 96, rows_per_packing = 384;
 
 template <class T>
 Index row_block(const RightFactor<T>& b) {
-  return b.panel_stride != 0 ? packed_row_block : plain_row_block;
+  return b.panel_stride != 0 ? rows_per_panel : rows_per_packing;
 }
 
 /// Elements of A in a block, at most: 384 KB.
@@ -69,10 +69,12 @@ struct MatrixProduct {
   }
 };
 
-/// Rows are split while every thread gets enough of them to pay for reading the weights, columns
-/// otherwise.
+/// Rows of a thread that pay for its reading all the weights.
+inline constexpr Index rows_per_thread = 48;
+
+/// Rows are split while every thread gets enough of them, columns otherwise.
 inline bool splits_rows(Index rows, const Workspace& workspace) {
-  return rows >= 48 * workspace.concurrency();
+  return rows >= rows_per_thread * workspace.concurrency();
 }
 
 /// Called with (row, rows, column, columns) of a part of C.
@@ -109,7 +111,7 @@ void multiply_panels(const RightFactor<T>& b, const PanelProduct<T, E>& p) {
   if constexpr (std::is_same_v<E, BFloat16>) {
     b.compressed->multiply_bfloat16(p);
   } else if constexpr (std::is_same_v<E, std::int8_t>) {
-    b.compressed->multiply_int8(p);
+    b.compressed->multiply_int8_weights(p);
   } else {
     machine<T>().multiply_panels(p);
   }
@@ -137,7 +139,7 @@ template <class T>
 void multiply_block(const MatrixProduct<T>& p, Index row, Index rows, Index column,
                     Index column_end, Index begin, Index end, Finish finish) {
   const Index step = machine<T>().tile_columns;
-  alignas(64) T packed[static_cast<std::size_t>(depth_block<T> * 2 * panel_width<T>)];
+  alignas(64) T packed[static_cast<std::size_t>(depth_block<T> * widest_tile<T>)];
   Index finished = column;
   for (Index n = column; n < column_end; n += step) {
     const Index columns = (std::min)(step, column_end - n);
@@ -212,32 +214,43 @@ void multiply_range(const MatrixProduct<T>& p, Index row, Index row_end, Index c
 
 }  // namespace internal
 
-/// How a product is shared out as tasks: by rows of C, or by columns.
+/// How a product is shared out as tasks: by rows of C, or by columns, in whole units.
 struct Division {
   bool by_rows;
   Index extent, unit, tasks;
 
   template <class T>
-  static Division of(const MatrixProduct<T>& p, const Workspace& workspace) {
-    Division d{splits_rows(p.rows, workspace), p.columns, panel_width<T>, 1};
-    if (d.by_rows) d.extent = p.rows, d.unit = row_unit;
-    const Index threads = workspace.concurrency(), block = row_block(p.b);
-    if (threads > 1 && p.work() >= smallest_parallel_work) {
-      d.tasks =
-          (std::min)(d.units(), d.by_rows ? (p.rows + block - 1) / block * threads : 2 * threads);
-    }
-    return d;
+  static Division of_rows(Index rows, const RightFactor<T>& b, const Workspace& workspace) {
+    const Index blocks = (rows + row_block(b) - 1) / row_block(b);
+    return of_units(true, rows, row_unit, blocks * workspace.concurrency());
   }
 
-  Index units() const { return (extent + unit - 1) / unit; }
+  template <class T>
+  static Division of(const MatrixProduct<T>& p, const Workspace& workspace) {
+    const Index threads = workspace.concurrency();
+    if (threads == 1 || p.work() < smallest_parallel_work) return {true, p.rows, p.rows, 1};
+    return splits_rows(p.rows, workspace) ? of_rows(p.rows, p.b, workspace)
+                                          : of_units(false, p.columns, panel_width<T>, 2 * threads);
+  }
+
+  Index begin(Index task) const { return (std::min)(extent, units() * task / tasks * unit); }
+  Index end(Index task) const { return begin(task + 1); }
 
   /// Calls f(row, row_end, column, column_end) for one task.
   template <class T, class F>
   void run(const MatrixProduct<T>& p, Index task, F&& f) const {
-    const Index begin = units() * task / tasks * unit;
-    const Index end = (std::min)(extent, units() * (task + 1) / tasks * unit);
-    by_rows ? f(begin, end, Index{0}, p.columns) : f(Index{0}, p.rows, begin, end);
+    by_rows ? f(begin(task), end(task), Index{0}, p.columns)
+            : f(Index{0}, p.rows, begin(task), end(task));
   }
+
+ private:
+  static Division of_units(bool by_rows, Index extent, Index unit, Index tasks) {
+    Division d{by_rows, extent, unit, tasks};
+    d.tasks = (std::min)(tasks, d.units());
+    return d;
+  }
+
+  Index units() const { return (extent + unit - 1) / unit; }
 };
 
 /// Calls f(row, row_end, column, column_end) so that together the calls cover C, in parallel where
@@ -267,8 +280,8 @@ void multiply_quantized(const MatrixProduct<T>& p, Finish finish, Workspace& wor
     }
   });
   for_each_range(p, workspace, [&](Index row, Index row_end, Index column, Index column_end) {
-    for (; row < row_end; row += plain_row_block) {
-      const Index rows = (std::min)(plain_row_block, row_end - row);
+    for (; row < row_end; row += rows_per_packing) {
+      const Index rows = (std::min)(rows_per_packing, row_end - row);
       for (Index n = column; n < column_end; n += finish_columns) {
         const Index columns = (std::min)(finish_columns, column_end - n);
         p.b.compressed->multiply_quantized({.rows = rows,

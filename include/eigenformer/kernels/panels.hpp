@@ -46,10 +46,14 @@ template <class T>
 inline constexpr Index depth_block = std::max<Index>(16, 16384 / (panel_width<T> *
                                                                   static_cast<Index>(sizeof(T))));
 
+/// Columns of a tile of the product, at most.
+template <class T>
+inline constexpr Index widest_tile = 2 * panel_width<T>;
+
 /// Rows are shared out among threads in multiples of this, which suits tiles of 6 and of 12 rows.
 inline constexpr Index row_unit = 6;
 
-/// Bytes of int8 panels for this many steps of k, per column: whole groups of four.
+/// Steps of k rounded up to groups of four, which int8 is read in.
 constexpr Index whole_groups(Index depth) { return (depth + 3) / 4 * 4; }
 
 /// Where step k of column j lies in a panel of E, in elements. Numbers: [k][column]. bfloat16: each
@@ -108,7 +112,7 @@ template <class T>
 struct CompressedMachine {
   // simd/tiles.inl
   void (*multiply_bfloat16)(const PanelProduct<T, BFloat16>& product);
-  void (*multiply_int8)(const PanelProduct<T, std::int8_t>& product);
+  void (*multiply_int8_weights)(const PanelProduct<T, std::int8_t>& product);
   // simd/quantized.inl
   void (*scale_columns)(const T* scales, const T* bias, T* y, Index n);
   T (*quantize)(const T* x, Index n, std::int8_t* q);

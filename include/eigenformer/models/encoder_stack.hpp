@@ -55,7 +55,10 @@ std::vector<Layer> make_layers(const ModelConfig& config) {
           "num_hidden_layers must be in [0, ", most, "]; got ", config.num_hidden_layers);
   LayerConfig layer = LayerConfig::from(config);
   layer.attention_positions = layer.attention_positions.without_table();
-  return std::vector<Layer>(static_cast<std::size_t>(config.num_hidden_layers), Layer(layer));
+  std::vector<Layer> layers;
+  layers.reserve(static_cast<std::size_t>(config.num_hidden_layers));
+  for (Index i = 0; i < config.num_hidden_layers; ++i) layers.emplace_back(layer);
+  return layers;
 }
 
 template <class Layer, class ModelConfig>

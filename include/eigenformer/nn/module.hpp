@@ -146,12 +146,21 @@ Index count_parameters(const M& module) {
 
 namespace internal {
 
-/// Refuses parameters whose elements can't be written one by one.
-template <class Parameter>
-constexpr void require_plain(const Parameter&) {
+/// A module of plain tensors, whose elements can be written one by one; so are modules without a
+/// format.
+template <class M>
+concept PlainModule = !requires {
+  typename M::template WithFormat<typename M::Scalar>;
+}
+|| std::same_as<M, typename M::template WithFormat<typename M::Scalar>>;
+
+/// True, or the one error that the compiler reports: for `if constexpr` around what needs it.
+template <class M>
+constexpr bool require_plain() {
   static_assert(
-      requires(Parameter & p) { *p.begin(); },
+      PlainModule<M>,
       "this needs a module in a plain format, float or double: packed ones are read-only");
+  return PlainModule<M>;
 }
 
 }  // namespace internal
@@ -160,27 +169,29 @@ constexpr void require_plain(const Parameter&) {
 template <Module M>
 M zeros_like(const M& module) {
   M zeros(module);
-  for_each_parameter(zeros, [](const std::string&, auto& parameter) {
-    internal::require_plain(parameter);
-    std::fill(parameter.begin(), parameter.end(),
-              typename std::remove_reference_t<decltype(parameter)>::Scalar(0));
-  });
+  if constexpr (internal::require_plain<M>()) {
+    for_each_parameter(zeros, [](const std::string&, auto& parameter) {
+      std::fill(parameter.begin(), parameter.end(),
+                typename std::remove_reference_t<decltype(parameter)>::Scalar(0));
+    });
+  }
   return zeros;
 }
 
 /// The same module with parameters in another plain format: cast<double>(model).
 template <class NewFormat, Module M>
 auto cast(const M& module) {
-  typename M::template WithFormat<NewFormat> result(module.config);
-  for_each_parameter_in_step(
-      [](const std::string&, auto& to, const auto& from) {
-        internal::require_plain(to);
-        internal::require_plain(from);
-        using Scalar = typename std::remove_reference_t<decltype(to)>::Scalar;
-        std::transform(from.begin(), from.end(), to.begin(),
-                       [](auto value) { return static_cast<Scalar>(value); });
-      },
-      result, module);
+  using Result = typename M::template WithFormat<NewFormat>;
+  Result result(module.config);
+  if constexpr (internal::require_plain<M>() && internal::require_plain<Result>()) {
+    for_each_parameter_in_step(
+        [](const std::string&, auto& to, const auto& from) {
+          using Scalar = typename std::remove_reference_t<decltype(to)>::Scalar;
+          std::transform(from.begin(), from.end(), to.begin(),
+                         [](auto value) { return static_cast<Scalar>(value); });
+        },
+        result, module);
+  }
   return result;
 }
 
@@ -224,13 +235,12 @@ void draw_normal(P& parameter, Key key) {
 /// the key and on its own name alone.
 template <Module M>
 void init(M& module, Key key) {
-  for_each_parameter(module, [](const std::string&, const auto& parameter) {
-    internal::require_plain(parameter);
-  });
-  for_each_module(module, [&](const std::string& name, auto& part) {
-    if constexpr (requires { part.init_own(key); })
-      part.init_own(key.fold_in(internal::hash_of(name)));
-  });
+  if constexpr (internal::require_plain<M>()) {
+    for_each_module(module, [&](const std::string& name, auto& part) {
+      if constexpr (requires { part.init_own(key); })
+        part.init_own(key.fold_in(internal::hash_of(name)));
+    });
+  }
 }
 
 }  // namespace EIGENFORMER_ABI

@@ -33,6 +33,11 @@ struct Packed {};
 
 namespace internal {
 
+template <class Format>
+inline constexpr bool is_packed = false;
+template <class Element>
+inline constexpr bool is_packed<Packed<Element>> = true;
+
 /// What panels of an element hold.
 template <class Element>
 struct PackedElement {
@@ -177,19 +182,38 @@ struct FormatTraits<Packed<Element>> {
   using Weight = PackedMatrix<Element>;
 };
 
+namespace internal {
+
+/// True, or the one error that the compiler reports.
+template <class Format, class M>
+constexpr bool require_packable() {
+  constexpr bool plain = PlainModule<M>, packed = is_packed<Format>;
+  constexpr bool suits = std::is_same_v<ScalarOf<Format>, typename M::Scalar>;
+  static_assert(plain, "pack: takes a module in a plain format, float or double");
+  static_assert(!plain || packed,
+                "pack: the format must be a Packed one: pack<Packed<int8>>(model)");
+  static_assert(!plain || !packed || suits,
+                "pack: of another number type than the module; cast<float>(model) first");
+  return plain && packed && suits;
+}
+
+}  // namespace internal
+
 /// The same module with its weights packed.
 template <class Format, Module M>
 auto pack(const M& module) {
   typename M::template WithFormat<Format> result(module.config);
-  for_each_parameter_in_step(
-      [](const std::string&, auto& to, const auto& from) {
-        if constexpr (requires { to.set_rows(0, from.dim(0), from.data()); }) {
-          to.set_rows(0, from.dim(0), from.data());
-        } else {
-          std::copy(from.begin(), from.end(), to.begin());
-        }
-      },
-      result, module);
+  if constexpr (internal::require_packable<Format, M>()) {
+    for_each_parameter_in_step(
+        [](const std::string&, auto& to, const auto& from) {
+          if constexpr (requires { to.set_rows(0, from.dim(0), from.data()); }) {
+            to.set_rows(0, from.dim(0), from.data());
+          } else {
+            std::copy(from.begin(), from.end(), to.begin());
+          }
+        },
+        result, module);
+  }
   return result;
 }
 

@@ -39,7 +39,7 @@ inline constexpr Machine<T> machine_of_target{
 template <class T>
 inline constexpr CompressedMachine<T> compressed_machine_of_target{
     .multiply_bfloat16 = multiply_panels<T, BFloat16>,
-    .multiply_int8 = multiply_panels<T, std::int8_t>,
+    .multiply_int8_weights = multiply_panels<T, std::int8_t>,
     .scale_columns = scale_columns<T>,
     .quantize = quantize<T>,
     .quantized_zero = quantized_zero,

@@ -16,6 +16,9 @@ EIGENFORMER_ALWAYS_INLINE void prefetch(const char* line) {
 #endif
 }
 
+/// Bytes between what is read and what is asked for, where reading goes straight on.
+inline constexpr Index bytes_ahead = 16384;
+
 /// A square of B in registers: columns[i] holds element k + i of `width` rows.
 template <class T>
 struct Square {

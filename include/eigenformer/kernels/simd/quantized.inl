@@ -114,7 +114,7 @@ void multiply_quantized_panel(const std::int8_t* const* a, Index depth, const st
     for (int i = 0; i < Rows; ++i) sum[i][v] = zero;
   }
   for (Index k = 0; k < depth; k += 4, panel += 4 * panel_width<T>) {
-    prefetch(reinterpret_cast<const char*>(panel) + 16384);
+    prefetch(reinterpret_cast<const char*>(panel) + bytes_ahead);
     EIGENFORMER_UNROLL
     for (int v = 0; v < registers; ++v) {
       const auto b = Integers::load(panel + 4 * Integers::width * v);

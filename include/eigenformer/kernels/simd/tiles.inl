@@ -98,6 +98,8 @@ struct Ahead {
 /// them back takes time from the multiply-adds (T = 64 with AVX-512: 136 GFLOP/s, so 158).
 template <class T, int Rows>
 class LeftRows {
+  static_assert(Rows <= 12, "two pointers reach twelve rows");
+
  public:
   LeftRows(const T* a, Index stride)
       : first_(a),
@@ -207,13 +209,13 @@ template <class T, class E, int Rows>
 void multiply_tiles(const PanelProduct<T, E>& p, Index row, Index column, Index column_end,
                     const Ahead* asked) {
   constexpr int panels = tile_panels<T>(Rows);
-  constexpr Index group = panels * panel_width<T>, distance = 16384;
+  constexpr Index group = panels * panel_width<T>;
   while (column < column_end) {
     const E* panel = p.panels + column / panel_width<T> * p.panel_stride;
     const T* bias = p.bias + (p.start == Start::bias ? column : 0);
     T* c = p.c + row * p.c_stride + column;
     const Ahead ahead = asked != nullptr ? *asked
-                                         : Ahead{reinterpret_cast<const char*>(panel) + distance,
+                                         : Ahead{reinterpret_cast<const char*>(panel) + bytes_ahead,
                                                  PanelReader<T, E>::bytes};
     const Index rest = column_end - column;
     if (panels > 1 && rest >= group) {
@@ -250,6 +252,7 @@ void multiply_panels(const PanelProduct<T, E>& p) {
     if (p.rows > 0) functions.of_rows[p.rows - 1](p, 0, 0, p.columns, nullptr);
     return;
   }
+  static_assert(panels_at_once<T> * panel_width<T> <= widest_tile<T>);
   using Reader = PanelReader<T, E>;
   const Index tiles = (p.rows + tile_rows<T> - 1) / tile_rows<T>;
   const Index share = (Reader::bytes + tiles - 1) / tiles;  // bytes a read
