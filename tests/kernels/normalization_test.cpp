@@ -25,7 +25,8 @@ template <class T>
 Tensor<T, 2> layer_norm(const Tensor<T, 2>& x, const Tensor<T, 1>& weight, const Tensor<T, 1>& bias,
                         double eps, ef::Workspace& workspace) {
   Tensor<T, 2> y(x.shape());
-  ef::kernels::layer_norm<T>(x, weight.data(), bias.data(), static_cast<T>(eps), y, workspace);
+  ef::kernels::layer_norm<T>(x, nullptr, weight.data(), bias.data(), static_cast<T>(eps), y,
+                             workspace);
   return y;
 }
 
@@ -51,8 +52,8 @@ Tensor<T, 2> rms_norm(const Tensor<T, 2>& x, const Tensor<T, 1>& weight, double 
                       double eps) {
   Tensor<T, 2> y(x.shape());
   ef::Workspace workspace;
-  ef::kernels::rms_norm<T>(x, weight.data(), static_cast<T>(offset), static_cast<T>(eps), y,
-                           workspace);
+  ef::kernels::rms_norm<T>(x, nullptr, weight.data(), static_cast<T>(offset), static_cast<T>(eps),
+                           y, workspace);
   return y;
 }
 
@@ -205,13 +206,39 @@ TYPED_TEST(NormTest, RowsHaveTheSameBitsAloneInPlaceAndWithThreads) {
     ef::Workspace workspace(pool);
     EXPECT_TRUE(reference::same_bits(layer_norm(x, weight, bias, 1e-5, workspace), all));
     Tensor<T, 2> in_place(x);
-    ef::kernels::layer_norm<T>(in_place, weight.data(), bias.data(), static_cast<T>(1e-5), in_place,
-                               workspace);
+    ef::kernels::layer_norm<T>(in_place, nullptr, weight.data(), bias.data(), static_cast<T>(1e-5),
+                               in_place, workspace);
     EXPECT_TRUE(reference::same_bits(in_place, all));
     in_place = x;
-    ef::kernels::rms_norm<T>(in_place, weight.data(), T(0), static_cast<T>(1e-5), in_place,
+    ef::kernels::rms_norm<T>(in_place, nullptr, weight.data(), T(0), static_cast<T>(1e-5), in_place,
                              workspace);
     EXPECT_TRUE(reference::same_bits(in_place, all_rms));
+  }
+}
+
+TYPED_TEST(NormTest, OfASumHasTheBitsOfAddingFirst) {
+  using T = TypeParam;
+  const Index rows = 601, width = 59;
+  const auto x = reference::random_tensor<T, 2>({rows, width}, 1, 3);
+  const auto z = reference::random_tensor<T, 2>({rows, width}, 2, 3);
+  const auto weight = reference::random_tensor<T, 1>({width}, 3);
+  const auto bias = reference::random_tensor<T, 1>({width}, 4);
+  const auto eps = static_cast<T>(1e-5);
+  Tensor<T, 2> sum(x.shape());
+  for (Index i = 0; i < x.size(); ++i) sum.data()[i] = x.data()[i] + z.data()[i];
+
+  for (Index threads : {1, 3}) {
+    ef::ThreadPool pool(threads);
+    ef::Workspace workspace(pool);
+    Tensor<T, 2> y(z);  // in place of z
+    ef::kernels::layer_norm<T>(x, y.data(), weight.data(), bias.data(), eps, y, workspace);
+    EXPECT_TRUE(reference::same_bits(y, layer_norm(sum, weight, bias, 1e-5)));
+    y = z;
+    ef::kernels::rms_norm<T>(x, y.data(), weight.data(), T(0), eps, y, workspace);
+    EXPECT_TRUE(reference::same_bits(y, rms_norm(sum, weight, 0, 1e-5)));
+    Tensor<T, 2> elsewhere(x.shape());
+    ef::kernels::layer_norm<T>(x, z.data(), weight.data(), bias.data(), eps, elsewhere, workspace);
+    EXPECT_TRUE(reference::same_bits(elsewhere, layer_norm(sum, weight, bias, 1e-5)));
   }
 }
 

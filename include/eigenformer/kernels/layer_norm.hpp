@@ -21,15 +21,12 @@ namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 namespace kernels {
 
-/// Rows of x (rows, C) to y of the same shape; `bias` may be null; x and y may be the same.
+/// Rows of x + z (rows, C) to y of the same shape; z and `bias` may be null; y may be x or z.
 template <class T>
-void layer_norm(TensorView<const T, 2> x, const T* weight, const T* bias, T eps, TensorView<T, 2> y,
-                Workspace& workspace) {
-  const Index n = x.columns();
-  for_each_row_block(x.rows(), n, workspace, [&](Index begin, Index end) {
-    for (Index row = begin; row < end; ++row) {
-      machine<T>().layer_norm(x.data() + row * n, weight, bias, eps, y.data() + row * n, n);
-    }
+void layer_norm(TensorView<const T, 2> x, const T* z, const T* weight, const T* bias, T eps,
+                TensorView<T, 2> y, Workspace& workspace) {
+  normalize(x, z, y, workspace, [&](const T* from, T* to) {
+    machine<T>().layer_norm(from, weight, bias, eps, to, x.columns());
   });
 }
 

@@ -18,15 +18,12 @@ namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 namespace kernels {
 
-/// Rows of x (rows, C) to y of the same shape; x and y may be the same.
+/// Rows of x + z (rows, C) to y of the same shape; z may be null; y may be x or z.
 template <class T>
-void rms_norm(TensorView<const T, 2> x, const T* weight, T offset, T eps, TensorView<T, 2> y,
-              Workspace& workspace) {
-  const Index n = x.columns();
-  for_each_row_block(x.rows(), n, workspace, [&](Index begin, Index end) {
-    for (Index row = begin; row < end; ++row) {
-      machine<T>().rms_norm(x.data() + row * n, weight, offset, eps, y.data() + row * n, n);
-    }
+void rms_norm(TensorView<const T, 2> x, const T* z, const T* weight, T offset, T eps,
+              TensorView<T, 2> y, Workspace& workspace) {
+  normalize(x, z, y, workspace, [&](const T* from, T* to) {
+    machine<T>().rms_norm(from, weight, offset, eps, to, x.columns());
   });
 }
 

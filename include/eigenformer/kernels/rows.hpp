@@ -37,6 +37,25 @@ void for_each_row_block(Index rows, Index columns, Workspace& workspace, F&& f) 
   });
 }
 
+/// y = norm(x + z), or norm(x) if z is null, row by row: a row is normalised while it is in the
+/// first-level cache. x, z, y: (rows, C); y may be x or z. `norm(from, to)` takes one row.
+template <class T, class Norm>
+void normalize(TensorView<const T, 2> x, const T* z, TensorView<T, 2> y, Workspace& workspace,
+               Norm&& norm) {
+  const Index n = x.columns();
+  for_each_row_block(x.rows(), n, workspace, [&](Index begin, Index end) {
+    for (Index i = begin * n; i < end * n; i += n) {
+      const T* from = x.data() + i;
+      T* to = y.data() + i;
+      if (z != nullptr) {
+        machine<T>().add(from, z + i, to, n);
+        from = to;
+      }
+      norm(from, to);
+    }
+  });
+}
+
 }  // namespace kernels
 }  // namespace EIGENFORMER_ABI
 }  // namespace eigenformer

@@ -58,8 +58,14 @@ struct LayerNorm {
   void forward(RowsView<const Scalar> x, RowsView<Scalar> y, Workspace& workspace) const {
     require_rows("LayerNorm", x, config.hidden_size, y, config.hidden_size);
     if (x.data() != y.data()) require_disjoint("LayerNorm", x, y);
-    kernels::layer_norm<Scalar>(x.view(), weight.data(), config.bias ? bias.data() : nullptr,
-                                static_cast<Scalar>(config.eps), y.view(), workspace);
+    normalize(x, nullptr, y, workspace);
+  }
+
+  /// Of x + y, in place of y; they must not overlap. The bits of adding first.
+  void forward_sum(RowsView<const Scalar> x, RowsView<Scalar> y, Workspace& workspace) const {
+    require_rows("LayerNorm", x, config.hidden_size, y, config.hidden_size);
+    require_disjoint("LayerNorm", x, y);
+    normalize(x, y.data(), y, workspace);
   }
 
   template <int Rank>
@@ -68,6 +74,12 @@ struct LayerNorm {
   }
 
  private:
+  void normalize(RowsView<const Scalar> x, const Scalar* z, RowsView<Scalar> y,
+                 Workspace& workspace) const {
+    kernels::layer_norm<Scalar>(x.view(), z, weight.data(), config.bias ? bias.data() : nullptr,
+                                static_cast<Scalar>(config.eps), y.view(), workspace);
+  }
+
   static const LayerNormConfig& checked(const LayerNormConfig& c) {
     require(c.hidden_size >= 0, "LayerNorm: hidden_size must be >= 0; got ", c.hidden_size);
     require(c.eps >= 0 && std::isfinite(c.eps), "LayerNorm: eps must be finite and >= 0; got ",

@@ -31,11 +31,11 @@ void add_branch(NormPlacement placement, const Norm& norm, TensorView<const T, 3
     const auto normal = scratch.tensor<T, 3>(x.shape());
     norm.forward(x, normal, workspace);
     branch(TensorView<const T, 3>(normal), y);
+    kernels::add<T>(x.folded(), y.folded(), y.folded(), workspace);
   } else {
     branch(x, y);
+    norm.forward_sum(x, y, workspace);
   }
-  kernels::add<T>(x.folded(), y.folded(), y.folded(), workspace);
-  if (placement == NormPlacement::post) norm.forward(y, y, workspace);
 }
 
 }  // namespace EIGENFORMER_ABI

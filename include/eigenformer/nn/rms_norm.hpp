@@ -53,8 +53,14 @@ struct RMSNorm {
   void forward(RowsView<const Scalar> x, RowsView<Scalar> y, Workspace& workspace) const {
     require_rows("RMSNorm", x, config.hidden_size, y, config.hidden_size);
     if (x.data() != y.data()) require_disjoint("RMSNorm", x, y);
-    kernels::rms_norm<Scalar>(x.view(), weight.data(), Scalar(config.unit_offset ? 1 : 0),
-                              static_cast<Scalar>(config.eps), y.view(), workspace);
+    normalize(x, nullptr, y, workspace);
+  }
+
+  /// Of x + y, in place of y; they must not overlap. The bits of adding first.
+  void forward_sum(RowsView<const Scalar> x, RowsView<Scalar> y, Workspace& workspace) const {
+    require_rows("RMSNorm", x, config.hidden_size, y, config.hidden_size);
+    require_disjoint("RMSNorm", x, y);
+    normalize(x, y.data(), y, workspace);
   }
 
   template <int Rank>
@@ -63,6 +69,12 @@ struct RMSNorm {
   }
 
  private:
+  void normalize(RowsView<const Scalar> x, const Scalar* z, RowsView<Scalar> y,
+                 Workspace& workspace) const {
+    kernels::rms_norm<Scalar>(x.view(), z, weight.data(), Scalar(config.unit_offset ? 1 : 0),
+                              static_cast<Scalar>(config.eps), y.view(), workspace);
+  }
+
   static const RMSNormConfig& checked(const RMSNormConfig& c) {
     require(c.hidden_size >= 0, "RMSNorm: hidden_size must be >= 0; got ", c.hidden_size);
     require(c.eps >= 0 && std::isfinite(c.eps), "RMSNorm: eps must be finite and >= 0; got ",
