@@ -5,7 +5,10 @@
 #include <cstdlib>
 #include <new>
 
+#include "eigenformer/io/load.hpp"
 #include "eigenformer/io/safetensors_reader.hpp"
+#include "eigenformer/nn/linear.hpp"
+#include "eigenformer/nn/packed.hpp"
 #include "tests/io/file_builder.hpp"
 
 namespace {
@@ -80,6 +83,19 @@ TEST(SafetensorsAllocation, OpeningReadsTheHeaderOnly) {
   reader.read_into("x", plain);
   reader.read_into("x", converted);
   EXPECT_LT(largest.load(), 20'000u);
+}
+
+TEST(SafetensorsAllocation, ReadingIntoAPackedModuleHoldsFewRows) {
+  const test::TemporaryFolder folder;
+  const auto path = folder / "x";
+  const ef::LinearConfig config{.in_features = 307, .out_features = 1009};
+  ef::save(ef::Linear<float>(config), path);
+  ef::Linear<ef::Packed<float>> as_numbers(config);
+  ef::Linear<ef::Packed<ef::int8>> as_int8(config);
+  largest = 0;
+  ef::load(as_numbers, path, {.in_place = true});
+  ef::load(as_int8, path, {.in_place = true});
+  EXPECT_LT(largest.load(), sizeof(float) * 307u * 1009u / 8);
 }
 
 }  // namespace

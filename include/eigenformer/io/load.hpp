@@ -10,6 +10,9 @@
 // Loading is strict: every parameter must be stored, every tensor must be wanted, shapes must
 // agree, and one error lists all that don't. After an error the module is as it was.
 
+#include <algorithm>
+#include <cmath>
+
 #include "eigenformer/io/key_lookup.hpp"
 #include "eigenformer/io/parameter_writer.hpp"
 #include "eigenformer/io/safetensors_writer.hpp"
@@ -109,10 +112,19 @@ void read_parameters(M& module, Checkpoint& checkpoint, const KeyLookup& lookup)
   for_each_parameter(module, [&](const std::string& own, auto& parameter) {
     const ParameterSource& source = lookup.source_of(own);
     if (source.stored.empty()) return;
-    using T = typename std::remove_reference_t<decltype(parameter)>::Scalar;
+    using Parameter = std::remove_reference_t<decltype(parameter)>;
+    using T = typename Parameter::Scalar;
     StoredParameter<T> stored(checkpoint, own, source, parameter.size(), parameter.dim(0));
-    write_parameter(parameter,
-                    [&](Index first, Index count, T* to) { stored.read(first, count, to); });
+    write_parameter(parameter, [&](Index first, Index count, T* to) {
+      stored.read(first, count, to);
+      if constexpr (requires { requires Parameter::finite_only; }) {
+        const T* infinite = std::find_if_not(to, to + count, [](T x) { return std::isfinite(x); });
+        if (infinite != to + count) {
+          fail_file(checkpoint.path(), "tensor ", source.stored.front(), ": ", *infinite,
+                    " at element ", first + (infinite - to), " of ", own, " has no place in int8");
+        }
+      }
+    });
     stored.require_equal_copies();
   });
 }

@@ -71,6 +71,8 @@ class PackedMatrix {
   static constexpr int rank = 2;
   /// Rows that share a panel: writing so many at once, from a multiple of it on, is fastest.
   static constexpr Index row_group = kernels::panel_width<Scalar>;
+  /// int8 can't hold NaN or infinity: `set_rows` throws.
+  static constexpr bool finite_only = std::is_same_v<Stored, std::int8_t>;
 
   PackedMatrix() = default;
   explicit PackedMatrix(const Shape<2>& shape)
@@ -123,7 +125,7 @@ class PackedMatrix {
   friend bool operator==(const PackedMatrix&, const PackedMatrix&) = default;
 
  private:
-  static constexpr bool is_int8 = std::is_same_v<Stored, std::int8_t>;
+  static constexpr bool is_int8 = finite_only;
 
   static const Shape<2>& checked(const Shape<2>& shape) {
     require_valid(shape, sizeof(Scalar));
@@ -154,7 +156,7 @@ class PackedMatrix {
     }
   }
 
-  /// The scale max |w| / 127, and its inverse. int8 can't hold a weight that isn't finite.
+  /// The scale max |w| / 127, and its inverse.
   Scalar set_scale(Index row, const Scalar* from) {
     Scalar top = 0;
     for (Index k = 0; k < shape_[1]; ++k) {
