@@ -51,6 +51,7 @@ namespace internal {
 template <class T>
 class AttentionBlock {
   static constexpr T minus_infinity = -std::numeric_limits<T>::infinity();
+  static constexpr Index lanes = SoftmaxTile<T>::lanes;
 
  public:
   AttentionBlock(const Attention<T>& a, const KeyValuePanels<T>& panels, const Mask<T>& mask,
@@ -67,6 +68,7 @@ class AttentionBlock {
         scratch_(arena) {
     q_ = scratch_.array<T>(rows_ * a.head_size);
     sum_ = scratch_.array<T>(rows_);
+    sums_ = scratch_.array<T>(rows_ * lanes);
     maximum_ = scratch_.array<T>(rows_);
     result_ = scratch_.array<T>(rows_ * a.value_size);
     scores_ = scratch_.array<T>(rows_ * key_tile);
@@ -79,7 +81,7 @@ class AttentionBlock {
 
   void run() {
     load_queries();
-    std::fill_n(sum_, rows_, T(0));
+    std::fill_n(sums_, rows_ * lanes, T(0));
     std::fill_n(maximum_, rows_, minus_infinity);
     std::fill_n(result_, rows_ * a_.value_size, T(0));
     for (Index j = first_tile(); j < keys_end_; j += key_tile) {
@@ -91,11 +93,13 @@ class AttentionBlock {
                                  .columns = n,
                                  .seen = seen_,
                                  .maximum = maximum_,
-                                 .sum = sum_,
+                                 .sums = sums_,
                                  .result = result_,
                                  .size = a_.value_size});
       add_values(j, n);
     }
+    for (Index row = 0; row < rows_; ++row)
+      sum_[row] = machine<T>().sum(sums_ + row * lanes, lanes);
     store_result();
     if (a_.weights != nullptr) store_weights();
   }
@@ -251,7 +255,7 @@ class AttentionBlock {
   Index first_position_, keys_;
   Index keys_begin_ = 0, keys_end_ = 0;
   Scratch scratch_;
-  T *q_, *sum_, *maximum_, *result_, *scores_;
+  T *q_, *sum_, *sums_, *maximum_, *result_, *scores_;
   KeyRange* visible_;
   Index* seen_;  // of the tile's keys, those before the end of what the row may see
   std::optional<RelativeScores<T>> relative_scores_;

@@ -48,10 +48,13 @@ enum class Elementary { exponential, tangent, logistic, normal_cumulative, norma
 /// `stride` apart, a multiple of every register's width.
 template <class T>
 struct SoftmaxTile {
+  static constexpr Index lanes = std::max<Index>(1, 64 / static_cast<Index>(sizeof(T)));
+
   T* scores;  // (rows, columns)
   Index stride, rows, columns;
   const Index* seen;  // (rows): how many of the columns, from the first on, take part
-  T *maximum, *sum;   // (rows)
+  T* maximum;         // (rows)
+  T* sums;            // (rows, lanes): the sum in parts, as many as the instruction set likes
   T* result;          // (rows, size): the weighted sum of values
   Index size;
 };

@@ -155,8 +155,9 @@ void softmax(const T* x, T* y, Index n) {
 }
 
 /// One step of softmaxes over rows that come in tiles. Scores s become e^{s - maximum}, or 0 where
-/// they aren't seen; the maximum, the sum and the weighted sum of values are brought up to date. Rows
-/// go through each part together: the exponentials of one needn't wait for the maximum of another.
+/// they aren't seen; the maximum, the sums and the weighted sum of values are brought up to date.
+/// Rows go through each part together: the exponentials of one needn't wait for the maximum of
+/// another.
 template <class T>
 void softmax_step(const SoftmaxTile<T>& tile) {
   using S = Simd<T>;
@@ -166,8 +167,7 @@ void softmax_step(const SoftmaxTile<T>& tile) {
   for (Index first = 0; first < tile.rows; first += rows_together) {
     const Index rows = tile.rows - first < rows_together ? tile.rows - first : rows_together;
     T* const maxima = tile.maximum + first;
-    T* const sums = tile.sum + first;
-    T shift[rows_together], shrink[rows_together], added[rows_together];
+    T shift[rows_together], shrink[rows_together];
     const auto whole_registers = [&](Index i) EIGENFORMER_INLINE_LAMBDA {
       return (tile.seen[first + i] + width - 1) / width * width;
     };
@@ -181,12 +181,13 @@ void softmax_step(const SoftmaxTile<T>& tile) {
       shift[i] = softmax_shift(maxima[i]);
       shrink[i] = before == minus_infinity ? T(0) : before - maxima[i];
     }
+    transform(shrink, shrink, rows, [](auto x) { return exponential_of_nonpositive<T>(x); });
 
     for (Index i = 0; i < rows; ++i) {
       T* s = tile.scores + (first + i) * tile.stride;
       const Index whole = whole_registers(i);
       const Vector top = S::set(shift[i]), zero = S::set(T(0));
-      Vector sum[4] = {zero, zero, zero, zero};  // as row_sum
+      Vector sum[4] = {zero, zero, zero, zero};
       for (Index j = 0; j < whole; j += 4 * width) {
         EIGENFORMER_UNROLL
         for (int lane = 0; lane < 4; ++lane) {
@@ -197,22 +198,13 @@ void softmax_step(const SoftmaxTile<T>& tile) {
           sum[lane] = S::add(sum[lane], e);
         }
       }
-      added[i] = S::sum(S::add(S::add(sum[0], sum[1]), S::add(sum[2], sum[3])));
       for (Index j = whole; j < tile.columns; ++j) s[j] = T(0);
-    }
 
-    transform(shrink, shrink, rows, [](auto x) { return exponential_of_nonpositive<T>(x); });
-    for (Index i = 0; i < rows; ++i) {
-      if (shrink[i] != T(1))
-        scale(tile.result + (first + i) * tile.size, shrink[i],
-              tile.result + (first + i) * tile.size, tile.size);
-    }
-    for (Index i = 0; i < rows; i += width) {
-      const Index part = part_of_register(rows - i, width);
-      store_partial<T>(sums + i,
-                       S::fma(load_partial<T>(sums + i, part), load_partial<T>(shrink + i, part),
-                              load_partial<T>(added + i, part)),
-                       part);
+      T* const sums = tile.sums + (first + i) * SoftmaxTile<T>::lanes;
+      const Vector added = S::add(S::add(sum[0], sum[1]), S::add(sum[2], sum[3]));
+      S::store(sums, S::fma(S::load(sums), S::set(shrink[i]), added));
+      T* const result = tile.result + (first + i) * tile.size;
+      if (shrink[i] != T(1)) scale(result, shrink[i], result, tile.size);
     }
   }
 }
