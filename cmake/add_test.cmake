@@ -3,7 +3,7 @@
 # -O1 whatever the build type: Eigen without any optimisation makes tests crawl, -O3 makes the build crawl.
 # Tests whose full name contains "Timing" compare durations and run alone. Programs of many sources read the headers from
 # a precompiled one, with the modules of eigenformer::compiled; after OWN_MODULES they compile these themselves, for checks
-# inside them.
+# inside them. A source that sets a macro of the library or of Eigen reads the headers itself.
 find_package(GTest REQUIRED)
 include(GoogleTest)
 
@@ -27,6 +27,12 @@ function(eigenformer_add_test name)
     if(NOT arg_OWN_MODULES)
       target_precompile_headers(${name} PRIVATE <eigenformer/models/compiled.hpp>)
     endif()
+    foreach(source IN LISTS sources)
+      file(STRINGS ${source} macros REGEX "^#(define|undef) EIGEN")
+      if(macros)
+        set_source_files_properties(${source} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+      endif()
+    endforeach()
   endif()
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_FILTER "-*Timing*"
     TEST_LIST ${name}_tests)

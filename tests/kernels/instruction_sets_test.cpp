@@ -310,7 +310,7 @@ TEST(CompressedInstructionSets, Bfloat16AndInt8PanelsAreReadAsWritten) {
         for (Index n = 0; n < columns; ++n)
           ASSERT_EQ(c(m, n), ef::to_float(half(n, m % depth))) << rows << ": " << m << ", " << n;
       }
-      machine->multiply_int8(product(bytes.data(), k::whole_groups(depth)));
+      machine->multiply_int8_weights(product(bytes.data(), k::whole_groups(depth)));
       for (Index m = 0; m < rows; ++m) {
         for (Index n = 0; n < columns; ++n)
           ASSERT_EQ(c(m, n), static_cast<float>(byte(n, m % depth)))
