@@ -42,7 +42,6 @@ void feed_forward_rows(TensorView<const T, 2> x, const FeedForwardMaps<T>& maps,
   Scratch scratch(arena);
   T* hidden = scratch.array<T>(rows * width);
   T* value = maps.gate == nullptr ? nullptr : scratch.array<T>(rows * width);
-  const auto nothing = [](Index, Index, Index, Index) {};
   Index f = 0;
   do {  // once even for F = 0, where y is the bias
     const Index chunk = (std::min)(width, F - f);
@@ -58,7 +57,7 @@ void feed_forward_rows(TensorView<const T, 2> x, const FeedForwardMaps<T>& maps,
                               .c_stride = width};
     };
     if (maps.gate != nullptr)
-      multiply_range<T>(map_to(maps.first, value), 0, rows, 0, chunk, nothing);
+      multiply_range<T>(map_to(maps.first, value), 0, rows, 0, chunk, nothing_to_finish);
     const LinearFinish<T> finish{.activation = maps.activation, .multiplier = value};
     const auto apply = [&](Index row, Index count, Index column, Index columns) {
       finish.apply(hidden, width, row, count, column, columns);
@@ -76,7 +75,7 @@ void feed_forward_rows(TensorView<const T, 2> x, const FeedForwardMaps<T>& maps,
                        .c_stride = C,
                        .continues = f > 0,
                        .ends = f + chunk == F},
-                      0, rows, 0, C, nothing);
+                      0, rows, 0, C, nothing_to_finish);
     f += chunk;
   } while (f < F);
 }
@@ -94,12 +93,11 @@ void gated_hidden(TensorView<const T, 2> x, const FeedForwardMaps<T>& maps, Tens
     return;
   }
   const auto up = product_of(x, maps.first, value), gate = product_of(x, *maps.gate, hidden);
-  const auto nothing = [](Index, Index, Index, Index) {};
   const auto apply = [&](Index row, Index rows, Index column, Index columns) {
     finish.apply(hidden.data(), hidden.columns(), row, rows, column, columns);
   };
   for_each_range(gate, workspace, [&](Index row, Index row_end, Index column, Index column_end) {
-    internal::multiply_range<T>(up, row, row_end, column, column_end, nothing);
+    internal::multiply_range<T>(up, row, row_end, column, column_end, nothing_to_finish);
     internal::multiply_range<T>(gate, row, row_end, column, column_end, apply);
   });
 }

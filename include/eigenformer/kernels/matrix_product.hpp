@@ -80,6 +80,8 @@ inline bool splits_rows(Index rows, const Workspace& workspace) {
 /// Called with (row, rows, column, columns) of a part of C.
 using Finish = FunctionReference<void(Index, Index, Index, Index)>;
 
+inline constexpr auto nothing_to_finish = [](Index, Index, Index, Index) {};
+
 /// Columns after which a part of C is finished: enough for long rows, few enough for the caches.
 inline constexpr Index finish_columns = 256;
 
@@ -315,14 +317,12 @@ void multiply(const MatrixProduct<T>& p, Finish finish, Workspace& workspace) {
 
 template <class T>
 void multiply(const MatrixProduct<T>& p, Workspace& workspace) {
-  const auto nothing = [](Index, Index, Index, Index) {};
-  multiply<T>(p, nothing, workspace);
+  multiply<T>(p, nothing_to_finish, workspace);
 }
 
 /// Several products that don't depend on each other, shared out as one piece of work.
 template <class T, std::size_t Count>
 void multiply_together(const std::array<MatrixProduct<T>, Count>& products, Workspace& workspace) {
-  const auto nothing = [](Index, Index, Index, Index) {};
   std::array<Division, Count> divisions;
   Index tasks = 0;
   bool in_turn = workspace.concurrency() == 1;
@@ -339,7 +339,7 @@ void multiply_together(const std::array<MatrixProduct<T>, Count>& products, Work
     std::size_t i = 0;
     for (; task >= divisions[i].tasks; ++i) task -= divisions[i].tasks;
     divisions[i].run(products[i], task, [&](Index row, Index row_end, Index column, Index end) {
-      internal::multiply_range<T>(products[i], row, row_end, column, end, nothing);
+      internal::multiply_range<T>(products[i], row, row_end, column, end, nothing_to_finish);
     });
   });
 }
