@@ -1,32 +1,56 @@
-# eigenformer_add_test(<name> <source>...): one GoogleTest program; each of its tests becomes a test of ctest.
+# eigenformer_add_test(<name> <source>... [HEADERS <target>]): one GoogleTest program; each of its tests becomes a test of
+# ctest.
 #
 # -O1 whatever the build type: Eigen without any optimisation makes tests crawl, -O3 makes the build crawl.
-# Tests whose full name contains "Timing" compare durations and run alone. Programs of many sources read the headers from
-# a precompiled one, with the modules of eigenformer::compiled; after OWN_MODULES they compile these themselves, for checks
-# inside them. A source that sets a macro of the library or of Eigen reads the headers itself.
+# Tests whose full name contains "Timing" compare durations and run alone. A program of many sources shares a precompiled
+# header with others, that of the target after HEADERS; a source that sets a macro of the library or of Eigen reads the
+# headers itself.
 find_package(GTest REQUIRED)
 include(GoogleTest)
 
-get_target_property(eigenformer_headers_but_compiled eigenformer HEADER_SET)
-list(FILTER eigenformer_headers_but_compiled INCLUDE REGEX "hpp$")
-list(FILTER eigenformer_headers_but_compiled EXCLUDE REGEX "/(eigenformer|compiled)\\.hpp$")
+function(eigenformer_test_settings target)
+  target_link_libraries(${target} PRIVATE eigenformer::io eigenformer::compiled GTest::gtest GTest::gtest_main)
+  # #include "tests/reference/..." and the folder of the golden files.
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_compile_definitions(${target} PRIVATE EIGENFORMER_TESTS="${PROJECT_SOURCE_DIR}/tests")
+  eigenformer_warnings(${target})
+  target_compile_options(${target} PRIVATE -O1)
+endfunction()
+
+# eigenformer_add_test_headers(<name> [<header>...]): a precompiled header of GoogleTest, the library and these, for
+# programs with the same flags.
+function(eigenformer_add_test_headers name)
+  get_target_property(headers eigenformer HEADER_SET)
+  list(FILTER headers INCLUDE REGEX "hpp$")
+  list(FILTER headers EXCLUDE REGEX "/(eigenformer|compiled)\\.hpp$")
+  file(CONFIGURE OUTPUT ${name}.cpp CONTENT "")
+  add_library(${name} OBJECT ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp)
+  eigenformer_test_settings(${name})
+  target_precompile_headers(${name} PRIVATE <gtest/gtest.h> ${headers} ${ARGN})
+endfunction()
+
+# With the modules of eigenformer::compiled.
+eigenformer_add_test_headers(eigenformer_test_headers <eigenformer/models/compiled.hpp>)
+
+# Assertions stay on in Release, with Eigen's own check for heap allocations, which is one; modules are compiled so too.
+function(eigenformer_check_allocations target)
+  target_compile_definitions(${target} PRIVATE EIGEN_RUNTIME_NO_MALLOC)
+  target_compile_options(${target} PRIVATE -UNDEBUG)
+endfunction()
+eigenformer_add_test_headers(eigenformer_checked_headers)
+eigenformer_check_allocations(eigenformer_checked_headers)
 
 function(eigenformer_add_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "OWN_MODULES" "" "")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "HEADERS" "")
   set(sources ${arg_UNPARSED_ARGUMENTS})
   add_executable(${name} ${sources})
-  target_link_libraries(${name} PRIVATE eigenformer::io eigenformer::compiled GTest::gtest GTest::gtest_main)
-  # #include "tests/reference/..." and the folder of the golden files.
-  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
-  target_compile_definitions(${name} PRIVATE EIGENFORMER_TESTS="${PROJECT_SOURCE_DIR}/tests")
-  eigenformer_warnings(${name})
-  target_compile_options(${name} PRIVATE -O1)
+  eigenformer_test_settings(${name})
   list(LENGTH sources count)
-  if(count GREATER 4)
-    target_precompile_headers(${name} PRIVATE <gtest/gtest.h> ${eigenformer_headers_but_compiled})
-    if(NOT arg_OWN_MODULES)
-      target_precompile_headers(${name} PRIVATE <eigenformer/models/compiled.hpp>)
+  if(count GREATER 2)
+    if(NOT arg_HEADERS)
+      set(arg_HEADERS eigenformer_test_headers)
     endif()
+    target_precompile_headers(${name} REUSE_FROM ${arg_HEADERS})
     foreach(source IN LISTS sources)
       file(STRINGS ${source} macros REGEX "^#(define|undef) EIGEN")
       if(macros)
