@@ -1,10 +1,10 @@
 # eigenformer_add_test(<name> <source>... [HEADERS <target>]): one GoogleTest program; each of its tests becomes a test of
 # ctest.
 #
-# -O1 whatever the build type: Eigen without any optimisation makes tests crawl, -O3 makes the build crawl.
-# Tests whose full name contains "Timing" compare durations and run alone. A program of many sources shares a precompiled
-# header with others, that of the target after HEADERS; a source that sets a macro of the library or of Eigen reads the
-# headers itself.
+# Tests are compiled with -O0 in every build type, since optimising them takes longer than running them: what takes time is
+# in eigenformer::compiled. Tests whose full name contains "Timing" compare durations and run alone. A program of many
+# sources shares a precompiled header with others, that of the target after HEADERS; a source that sets a macro of the
+# library or of Eigen reads the headers itself.
 find_package(GTest REQUIRED)
 include(GoogleTest)
 
@@ -14,7 +14,7 @@ function(eigenformer_test_settings target)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_definitions(${target} PRIVATE EIGENFORMER_TESTS="${PROJECT_SOURCE_DIR}/tests")
   eigenformer_warnings(${target})
-  target_compile_options(${target} PRIVATE -O1)
+  target_compile_options(${target} PRIVATE -O0)
 endfunction()
 
 # eigenformer_add_test_headers(<name> [<header>...]): a precompiled header of GoogleTest, the library and these, for
@@ -35,7 +35,7 @@ eigenformer_add_test_headers(eigenformer_test_headers <eigenformer/models/compil
 # Assertions stay on in Release, with Eigen's own check for heap allocations, which is one; modules are compiled so too.
 function(eigenformer_check_allocations target)
   target_compile_definitions(${target} PRIVATE EIGEN_RUNTIME_NO_MALLOC)
-  target_compile_options(${target} PRIVATE -UNDEBUG)
+  target_compile_options(${target} PRIVATE -UNDEBUG -O1)
 endfunction()
 eigenformer_add_test_headers(eigenformer_checked_headers)
 eigenformer_check_allocations(eigenformer_checked_headers)
