@@ -15,7 +15,7 @@ namespace ef = eigenformer;
 using ef::Index;
 using ef::Tensor;
 using ef::kernels::MatrixProduct;
-using ef::kernels::plain_row_block;
+using ef::kernels::rows_per_packing;
 using ef::kernels::RightFactor;
 using reference::Real;
 
@@ -125,11 +125,11 @@ TYPED_TEST(MatrixProductTest, IsTheCanonicalChainAcrossBlocks) {
         expect_canonical_chain(p, workspace);
       }
     }
-    for (Index m : {plain_row_block - 1, plain_row_block + 1, 2 * plain_row_block + 5}) {
+    for (Index m : {rows_per_packing - 1, rows_per_packing + 1, 2 * rows_per_packing + 5}) {
       Problem<TypeParam> p(m, 3, 5, order, true);
       expect_canonical_chain(p, workspace);
     }
-    Problem<TypeParam> both(plain_row_block + 1, 2, depth + 1, order, false);
+    Problem<TypeParam> both(rows_per_packing + 1, 2, depth + 1, order, false);
     expect_canonical_chain(both, workspace);
   }
 }

@@ -22,7 +22,8 @@ inline std::string to_string(NormPlacement placement) {
   return placement == NormPlacement::pre ? "pre" : "post";
 }
 
-/// The only place that knows the difference. `branch(from, to)`; y must not overlap x.
+/// The only place that knows the difference. `branch(from, to)`; y must not overlap x. A norm with
+/// `forward_sum` adds and normalises in one walk.
 template <class T, class Norm, class Branch>
 void add_branch(NormPlacement placement, const Norm& norm, TensorView<const T, 3> x,
                 TensorView<T, 3> y, Workspace& workspace, Branch&& branch) {
@@ -31,11 +32,14 @@ void add_branch(NormPlacement placement, const Norm& norm, TensorView<const T, 3
     const auto normal = scratch.tensor<T, 3>(x.shape());
     norm.forward(x, normal, workspace);
     branch(TensorView<const T, 3>(normal), y);
-    kernels::add<T>(x.folded(), y.folded(), y.folded(), workspace);
   } else {
     branch(x, y);
-    norm.forward_sum(x, y, workspace);
   }
+  if constexpr (requires { norm.forward_sum(x, y, workspace); }) {
+    if (placement == NormPlacement::post) return norm.forward_sum(x, y, workspace);
+  }
+  kernels::add<T>(x.folded(), y.folded(), y.folded(), workspace);
+  if (placement == NormPlacement::post) norm.forward(y, y, workspace);
 }
 
 }  // namespace EIGENFORMER_ABI
