@@ -188,45 +188,73 @@ void multiply_tile(const PanelProduct<T, E>& p, Index row, const E* panel, Ahead
   }
 }
 
-/// The same where only the first `columns` columns exist: through memory of the tile's size.
-template <class T, class E, int Rows, int Panels>
+/// The same for one panel of which only the first `columns` columns exist: through memory of the
+/// tile's size.
+template <class T, class E, int Rows>
 void multiply_part_of_tile(const PanelProduct<T, E>& p, Index row, const E* panel, Ahead ahead,
                            const T* bias, T* c, Index columns) {
-  constexpr Index width = Panels * panel_width<T>;
+  constexpr Index width = panel_width<T>;
   T starts[static_cast<std::size_t>(width)] = {};
   T results[static_cast<std::size_t>(Rows * width)] = {};
   if (p.start == Start::bias) std::copy_n(bias, columns, starts);
   if (p.start == Start::stored) {
     for (int i = 0; i < Rows; ++i) std::copy_n(c + i * p.c_stride, columns, results + i * width);
   }
-  multiply_tile<T, E, Rows, Panels>(p, row, panel, ahead, starts, results, width);
+  multiply_tile<T, E, Rows, 1>(p, row, panel, ahead, starts, results, width);
   for (int i = 0; i < Rows; ++i) std::copy_n(results + i * width, columns, c + i * p.c_stride);
 }
 
-/// Rows `row` ... `row + Rows - 1` of the product, several panels. `asked` is what is asked for, or
-/// null for what follows each panel.
+/// Rows `row` ... `row + Rows - 1`, `columns` columns of Panels panels (fewer than all only with one panel). `asked` is what is asked for, or
+/// null for what each panel goes on with: its own numbers `bytes_ahead` on, then those of the panel
+/// that takes its place in the next tile.
+template <class T, class E, int Rows, int Panels>
+void multiply_group(const PanelProduct<T, E>& p, Index row, Index column, Index columns,
+                    const Ahead* asked) {
+  using Reader = PanelReader<T, E>;
+  const E* panel = p.panels + column / panel_width<T> * p.panel_stride;
+  const T* bias = p.bias + (p.start == Start::bias ? column : 0);
+  T* c = p.c + row * p.c_stride + column;
+  const auto multiply = [&](const PanelProduct<T, E>& steps, const E* from, Ahead ahead) {
+    if (Panels == 1 && columns < panel_width<T>) {
+      multiply_part_of_tile<T, E, Rows>(steps, row, from, ahead, bias, c, columns);
+    } else {
+      multiply_tile<T, E, Rows, Panels>(steps, row, from, ahead, bias, c, p.c_stride);
+    }
+  };
+  if (asked != nullptr) return multiply(p, panel, *asked);
+
+  constexpr Index steps_ahead = bytes_ahead / Reader::bytes * Reader::steps;
+  const auto ahead_from = [](const E* from) {
+    return Ahead{reinterpret_cast<const char*>(from), Reader::bytes};
+  };
+  const Index turn =
+      p.depth > steps_ahead ? (p.depth - steps_ahead) / Reader::steps * Reader::steps : 0;
+  PanelProduct<T, E> part = p;
+  if (turn > 0) {
+    part.depth = turn;
+    multiply(part, panel, ahead_from(panel + steps_ahead * panel_width<T>));
+    part.start = Start::stored;
+  }
+  part.a += turn;
+  part.depth = p.depth - turn;
+  multiply(part, panel + turn * panel_width<T>, ahead_from(panel + Panels * p.panel_stride));
+}
+
+/// Rows `row` ... `row + Rows - 1` of the product, several panels.
 template <class T, class E, int Rows>
 void multiply_tiles(const PanelProduct<T, E>& p, Index row, Index column, Index column_end,
                     const Ahead* asked) {
   constexpr int panels = tile_panels<T>(Rows);
   constexpr Index group = panels * panel_width<T>;
   while (column < column_end) {
-    const E* panel = p.panels + column / panel_width<T> * p.panel_stride;
-    const T* bias = p.bias + (p.start == Start::bias ? column : 0);
-    T* c = p.c + row * p.c_stride + column;
-    const Ahead ahead = asked != nullptr ? *asked
-                                         : Ahead{reinterpret_cast<const char*>(panel) + bytes_ahead,
-                                                 PanelReader<T, E>::bytes};
     const Index rest = column_end - column;
     if (panels > 1 && rest >= group) {
-      multiply_tile<T, E, Rows, panels>(p, row, panel, ahead, bias, c, p.c_stride);
+      multiply_group<T, E, Rows, panels>(p, row, column, group, asked);
       column += group;
-    } else if (rest >= panel_width<T>) {
-      multiply_tile<T, E, Rows, 1>(p, row, panel, ahead, bias, c, p.c_stride);
-      column += panel_width<T>;
     } else {
-      multiply_part_of_tile<T, E, Rows, 1>(p, row, panel, ahead, bias, c, rest);
-      column += rest;
+      const Index columns = rest < panel_width<T> ? rest : panel_width<T>;
+      multiply_group<T, E, Rows, 1>(p, row, column, columns, asked);
+      column += columns;
     }
   }
 }
