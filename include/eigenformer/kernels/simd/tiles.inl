@@ -204,9 +204,9 @@ void multiply_part_of_tile(const PanelProduct<T, E>& p, Index row, const E* pane
   for (int i = 0; i < Rows; ++i) std::copy_n(results + i * width, columns, c + i * p.c_stride);
 }
 
-/// Rows `row` ... `row + Rows - 1`, `columns` columns of Panels panels (fewer than all only with one panel). `asked` is what is asked for, or
-/// null for what each panel goes on with: its own numbers `bytes_ahead` on, then those of the panel
-/// that takes its place in the next tile.
+/// Rows `row` ... `row + Rows - 1` of `columns` columns, which fill Panels panels; one panel may be
+/// filled in part. `asked` is what is asked for, or null for what each panel goes on with: its own
+/// numbers `bytes_ahead` further on, then those of the panel that takes its place in the next tile.
 template <class T, class E, int Rows, int Panels>
 void multiply_group(const PanelProduct<T, E>& p, Index row, Index column, Index columns,
                     const Ahead* asked) {
