@@ -58,15 +58,16 @@ inline double multiply_add_rate() {
 
 /// Bytes a second at which the threads of a workspace together read memory that no cache holds.
 inline double memory_read_rate(ef::Workspace& workspace) {
-  static const std::vector<float> memory(std::size_t{1} << 28, 1.0f);  // 1 GiB
-  const Index parts = 64, size = static_cast<Index>(memory.size()) / parts;
+  static const ef::Tensor<float, 1> memory(
+      {Index{1} << 28});  // 1 GiB, in huge pages as weights are
+  const Index parts = 64, size = memory.size() / parts;
   const double time = least_time([&] {
     workspace.parallel_for(parts, [&](Index part, ef::Arena&) {
       benchmark::DoNotOptimize(
           ef::kernels::machine<float>().sum(memory.data() + part * size, size));
     });
   });
-  return static_cast<double>(memory.size() * sizeof(float)) / time;
+  return static_cast<double>(memory.size()) * sizeof(float) / time;
 }
 
 /// What a program can't exceed with so many threads, measured when it is first asked for.

@@ -6,5 +6,7 @@ if(NOT TARGET eigenformer_compiled)
     ${CMAKE_CURRENT_LIST_DIR}/compiled_modules.cpp)
   add_library(eigenformer::compiled ALIAS eigenformer_compiled)
   target_link_libraries(eigenformer_compiled PUBLIC eigenformer::eigenformer)
+  # Also for shared libraries.
+  set_target_properties(eigenformer_compiled PROPERTIES POSITION_INDEPENDENT_CODE ON)
   target_compile_definitions(eigenformer_compiled INTERFACE EIGENFORMER_COMPILED)
 endif()

@@ -42,6 +42,8 @@ PROGRAMS = {OURS: "eigenformer_worker", LIMITS: "limits_worker",
 TOLERANCE = {"float": 1e-4, "packed": 1e-4, "bfloat16": 0.03, "int8": 0.1}  # by our format
 LOOSER = {"llama.cpp": 2e-2}  # its GELU is a table of numbers with 16 bits
 FEWEST_ROUNDS = 3
+# Unless told, OpenBLAS 0.3.21 takes code for SSE3 on processors that are newer than itself.
+CORE = {"OPENBLAS_CORETYPE": "SkylakeX"} if "avx512f" in pathlib.Path("/proc/cpuinfo").read_text() else {}
 
 
 class Missing(Exception):
@@ -62,7 +64,7 @@ class Worker:
         self.process = subprocess.Popen(
             [*([sys.executable] if python else []), str(path), str(threads)], text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log,
-            env=os.environ | dict.fromkeys(variables, str(threads)))
+            env=CORE | os.environ | dict.fromkeys(variables, str(threads)))
         atexit.register(self.stop)
         line = self.process.stdout.readline()
         if not line:

@@ -48,8 +48,8 @@ Prepared multiply_add(double operations, ef::ThreadPool& pool) {
 Prepared memory_read(double bytes, ef::ThreadPool& pool) {
   constexpr Index parts = 64, chains = 8;
   const Index size = static_cast<Index>(bytes / sizeof(float) / parts);
-  const auto memory =
-      std::make_shared<std::vector<float>>(static_cast<std::size_t>(parts * size), 1.0f);
+  // In huge pages, as weights are.
+  const auto memory = std::make_shared<ef::Tensor<float, 1>>(ef::Shape<1>{parts * size});
   const auto sums = std::make_shared<std::vector<float>>(parts);
   return {[=, &pool] {
             pool.parallel_for(parts, [&](Index part) {

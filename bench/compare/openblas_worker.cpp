@@ -127,7 +127,7 @@ Prepared chain(const Json& c) {
 
 int main() {
   std::string version = openblas_get_config();  // "OpenBLAS 0.3.21 NO_LAPACKE ..."
-  version = version.substr(9, version.find(' ', 9) - 9);
+  version = version.substr(9, version.find(' ', 9) - 9) + " (" + openblas_get_corename() + ")";
   compare::serve("OpenBLAS", version, [](const Json& c) {
     if (c["block"] == "feed_forward") return chain<FeedForward>(c);
     if (c["block"] == "gated_feed_forward") return chain<GatedFeedForward>(c);

@@ -179,4 +179,37 @@ TYPED_TEST(Sequences, AreRefusedWhereTheyCanNotBeFollowed) {
   EXPECT_EQ(cache.length(0), 0);
 }
 
+TYPED_TEST(Sequences, TakeMemoryInProportionToTheirTokens) {
+  using T = TypeParam;
+  ef::MultiHeadAttention<T> attention({.hidden_size = 16, .num_attention_heads = 2});
+  ef::init(attention, ef::Key{1});
+  const auto scratch = [&](const std::vector<int>& lengths) {
+    const Index tokens = std::accumulate(lengths.begin(), lengths.end(), Index{0});
+    const ef::Tensor<T, 3> x({1, tokens, 16});
+    ef::Tensor<T, 3> y(x.shape());
+    ef::Workspace workspace;
+    for (int call = 0; call < 2; ++call)
+      attention.forward(x, {.sequence_lengths = lengths}, y, workspace);
+    return workspace.capacity();
+  };
+  std::vector<int> one_long(1000, 1);
+  one_long[500] = 1000;
+  EXPECT_LT(scratch(one_long), 8 * scratch({2000}));
+}
+
+TYPED_TEST(Sequences, OfTheInputsMustBeThoseOfTheMask) {
+  using T = TypeParam;
+  ef::TransformerEncoder<T> encoder({.vocab_size = 11,
+                                     .hidden_size = 8,
+                                     .num_hidden_layers = 1,
+                                     .num_attention_heads = 2,
+                                     .intermediate_size = 16});
+  const ef::Tensor<std::int32_t, 2> ids({1, 5});
+  const std::vector<int> lengths = {2, 3}, others = {3, 2};
+  EXPECT_NO_THROW(encoder(ids, {.sequence_lengths = lengths}, {.sequence_lengths = lengths}));
+  EXPECT_THROW(encoder(ids, {}, {.sequence_lengths = lengths}), std::invalid_argument);
+  EXPECT_THROW(encoder(ids, {.sequence_lengths = lengths}, {.sequence_lengths = others}),
+               std::invalid_argument);
+}
+
 }  // namespace

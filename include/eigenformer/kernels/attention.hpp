@@ -56,34 +56,10 @@ void attend(const Attention<T>& a, const KeyValuePanels<T>& panels, const Mask<T
 
 namespace internal {
 
-/// `a` over x (1, T, ...) as a batch of the sequences that lie in it.
+/// Brings keys and values into panels, then attends.
 template <class T>
-Attention<T> over_sequences(Attention<T> a, const IntegerSequence& lengths, Scratch& scratch) {
-  auto* counts = scratch.array<Index>(lengths.size());
-  auto* starts = scratch.array<Index>(lengths.size());
-  a.batch = lengths.size();
-  a.queries = 0;
-  for (Index b = 0, start = 0; b < a.batch; start += counts[b++]) {
-    counts[b] = lengths[b];
-    starts[b] = start;
-    a.queries = (std::max)(a.queries, counts[b]);
-  }
-  a.keys = a.queries;
-  a.query_counts = a.key_counts = counts;
-  a.q.starts = a.k.starts = a.v.starts = a.y.starts = starts;
-  return a;
-}
-
-}  // namespace internal
-
-/// The same with keys and values from `a.k` and `a.v`, brought into panels first. Scratch memory
-/// grows in proportion to S.
-template <class T>
-void attend(const Attention<T>& given, const Mask<T>& mask, Workspace& workspace) {
+void attend_to_given(const Attention<T>& a, const Mask<T>& mask, Workspace& workspace) {
   Scratch scratch(workspace);
-  const Attention<T> a = mask.sequence_lengths.given()
-                             ? internal::over_sequences(given, mask.sequence_lengths, scratch)
-                             : given;
   const auto panels = scratch_panels<T>({.batch = a.batch,
                                          .heads = a.key_value_heads,
                                          .slots = a.keys,
@@ -92,6 +68,51 @@ void attend(const Attention<T>& given, const Mask<T>& mask, Workspace& workspace
                                         scratch);
   write_keys_and_values(panels, a.k, a.v, a.keys, nullptr, a.key_counts, workspace);
   attend(a, panels, mask, workspace);
+}
+
+/// `a` over x (1, T, ...): the sequences that lie in it as batches. A batch has room for its longest
+/// sequence in every row; it ends before that would take more than four times its tokens.
+template <class T>
+void attend_to_sequences(Attention<T> a, const Mask<T>& mask, Workspace& workspace) {
+  const IntegerSequence& lengths = mask.sequence_lengths;
+  Scratch scratch(workspace);
+  auto* counts = scratch.array<Index>(lengths.size());
+  auto* starts = scratch.array<Index>(lengths.size());
+  a.query_counts = a.key_counts = counts;
+  a.q.starts = a.k.starts = a.v.starts = a.y.starts = starts;
+  const auto attend_to_batch = [&] {
+    a.keys = a.queries;
+    if (a.queries > 0) attend_to_given(a, mask, workspace);
+  };
+  Index tokens = 0;
+  a.batch = a.queries = 0;
+  for (Index i = 0, start = 0; i < lengths.size(); start += lengths[i++]) {
+    const Index longest = (std::max)(a.queries, lengths[i]);
+    if ((a.batch + 1) * longest > 4 * (tokens + lengths[i])) {
+      attend_to_batch();
+      tokens = a.batch = 0;
+      a.queries = lengths[i];
+    } else {
+      a.queries = longest;
+    }
+    counts[a.batch] = lengths[i];
+    starts[a.batch++] = start;
+    tokens += lengths[i];
+  }
+  attend_to_batch();
+}
+
+}  // namespace internal
+
+/// The same with keys and values from `a.k` and `a.v`, brought into panels first. Scratch memory
+/// grows in proportion to S.
+template <class T>
+void attend(const Attention<T>& a, const Mask<T>& mask, Workspace& workspace) {
+  if (mask.sequence_lengths.given()) {
+    internal::attend_to_sequences(a, mask, workspace);
+  } else {
+    internal::attend_to_given(a, mask, workspace);
+  }
 }
 
 }  // namespace kernels

@@ -67,6 +67,14 @@ class IntegerSequence {
                  : static_cast<Index>(static_cast<const std::int32_t*>(data_)[i]);
   }
 
+  friend bool operator==(const IntegerSequence& a, const IntegerSequence& b) {
+    if (a.given_ != b.given_ || a.size_ != b.size_) return false;
+    for (Index i = 0; i < a.size_; ++i) {
+      if (a[i] != b[i]) return false;
+    }
+    return true;
+  }
+
  private:
   const void* data_ = nullptr;
   Index size_ = 0;

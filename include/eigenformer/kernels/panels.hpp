@@ -46,7 +46,7 @@ template <class T>
 inline constexpr Index depth_block = std::max<Index>(16, 16384 / (panel_width<T> *
                                                                   static_cast<Index>(sizeof(T))));
 
-/// Columns of a tile of the product, at most.
+/// Columns of the product's tile of the most rows, at most.
 template <class T>
 inline constexpr Index widest_tile = 2 * panel_width<T>;
 

@@ -102,6 +102,7 @@ void require_decoder_call(std::string_view who, const Decoder& decoder, Index ba
   const Shape<3> wanted{batch, keys, memory_width(config)};  // no text is made for calls that fit
   require(memory->shape() == wanted, who, ": memory: shape must be ", wanted, "; got ",
           memory->shape());
+  kernels::require_no_sequences(who, memory_mask);
   kernels::require_valid_mask(who, memory_mask, {batch, config.num_attention_heads, tokens, keys});
 }
 
@@ -124,6 +125,7 @@ void require_decoder_call(std::string_view who, const Decoder& decoder, Index ba
           ": with a cache, which knows the positions, mask.query_offset must be 0; got ",
           mask.query_offset);
   if (config.cross_attention) {
+    kernels::require_no_sequences(who, memory_mask);
     kernels::require_valid_mask(
         who, memory_mask, {batch, config.num_attention_heads, tokens, cache.longest_memory()});
   }

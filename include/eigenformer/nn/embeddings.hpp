@@ -66,10 +66,12 @@ struct EmbeddingInputs {
   IntegerSequence sequence_lengths =
       {};  // ids (1, T) hold sequences one after the other, each counted by itself: kernels/mask.hpp
 
-  /// The same, but for these lengths, if none are given yet.
+  /// The same for a model with attention, with the lengths of its mask. Throws if others were given.
   EmbeddingInputs with_sequences(const IntegerSequence& lengths) const {
+    require(!sequence_lengths.given() || sequence_lengths == lengths,
+            "EmbeddingInputs: sequence_lengths of a model belong into its mask, for attention too");
     EmbeddingInputs result = *this;
-    if (!sequence_lengths.given()) result.sequence_lengths = lengths;
+    result.sequence_lengths = lengths;
     return result;
   }
 };

@@ -9,6 +9,7 @@
 //   x, y: (B, T, hidden_size)
 
 #include <string>
+#include <type_traits>
 
 #include "eigenformer/kernels/elementwise.hpp"
 #include "eigenformer/nn/module.hpp"
@@ -21,6 +22,15 @@ enum class NormPlacement { pre, post };
 inline std::string to_string(NormPlacement placement) {
   return placement == NormPlacement::pre ? "pre" : "post";
 }
+
+namespace internal {
+
+/// Norms may add and normalise in one walk; one that is inherited says nothing about `forward`.
+template <class T, class Norm, class Function>
+inline constexpr bool is_forward_sum =
+    std::is_same_v<Function, void (Norm::*)(RowsView<const T>, RowsView<T>, Workspace&) const>;
+
+}  // namespace internal
 
 /// The only place that knows the difference. `branch(from, to)`; y must not overlap x. A norm with
 /// `forward_sum` adds and normalises in one walk.
@@ -35,7 +45,9 @@ void add_branch(NormPlacement placement, const Norm& norm, TensorView<const T, 3
   } else {
     branch(x, y);
   }
-  if constexpr (requires { norm.forward_sum(x, y, workspace); }) {
+  if constexpr (requires {
+                  requires internal::is_forward_sum<T, Norm, decltype(&Norm::forward_sum)>;
+                }) {
     if (placement == NormPlacement::post) return norm.forward_sum(x, y, workspace);
   }
   kernels::add<T>(x.folded(), y.folded(), y.folded(), workspace);

@@ -155,8 +155,8 @@ void softmax(const T* x, T* y, Index n) {
 }
 
 /// One step of softmaxes over rows that come in tiles. Scores s become e^{s - maximum}, or 0 where
-/// they aren't seen; the maximum, the sums and the weighted sum of values are brought up to date.
-/// Rows go through each part together: the exponentials of one needn't wait for the maximum of
+/// they aren't seen; the maximum and the sums are brought up to date, and the weighted sum of values is
+/// scaled to the new maximum. Rows go through each part together: the exponentials of one needn't wait for the maximum of
 /// another.
 template <class T>
 void softmax_step(const SoftmaxTile<T>& tile) {

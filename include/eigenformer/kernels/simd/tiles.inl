@@ -110,7 +110,9 @@ class LeftRows {
 
   EIGENFORMER_ALWAYS_INLINE T at(int row, int step) const {
     const Index offsets[6] = {0, stride_, 2 * stride_, triple_, 4 * stride_, quintuple_};
-    return (row < 6 ? first_ : seventh_)[offsets[row % 6] + step];
+    const T* from =
+        row < 6 ? first_ : seventh_;  // by name: GCC 12 with UBSan takes wrong offsets else
+    return from[offsets[row % 6] + step];
   }
   EIGENFORMER_ALWAYS_INLINE void advance(int steps) {
     first_ += steps;
