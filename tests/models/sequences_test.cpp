@@ -183,13 +183,13 @@ TYPED_TEST(Sequences, TakeMemoryInProportionToTheirTokens) {
   using T = TypeParam;
   ef::MultiHeadAttention<T> attention({.hidden_size = 16, .num_attention_heads = 2});
   ef::init(attention, ef::Key{1});
-  const auto scratch = [&](const std::vector<int>& lengths) {
-    const Index tokens = std::accumulate(lengths.begin(), lengths.end(), Index{0});
-    const ef::Tensor<T, 3> x({1, tokens, 16});
+  const auto scratch = [&](const std::vector<int>& parts) {
+    const Index total = std::accumulate(parts.begin(), parts.end(), Index{0});
+    const ef::Tensor<T, 3> x({1, total, 16});
     ef::Tensor<T, 3> y(x.shape());
     ef::Workspace workspace;
     for (int call = 0; call < 2; ++call)
-      attention.forward(x, {.sequence_lengths = lengths}, y, workspace);
+      attention.forward(x, {.sequence_lengths = parts}, y, workspace);
     return workspace.capacity();
   };
   std::vector<int> one_long(1000, 1);
@@ -205,10 +205,10 @@ TYPED_TEST(Sequences, OfTheInputsMustBeThoseOfTheMask) {
                                      .num_attention_heads = 2,
                                      .intermediate_size = 16});
   const ef::Tensor<std::int32_t, 2> ids({1, 5});
-  const std::vector<int> lengths = {2, 3}, others = {3, 2};
-  EXPECT_NO_THROW(encoder(ids, {.sequence_lengths = lengths}, {.sequence_lengths = lengths}));
-  EXPECT_THROW(encoder(ids, {}, {.sequence_lengths = lengths}), std::invalid_argument);
-  EXPECT_THROW(encoder(ids, {.sequence_lengths = lengths}, {.sequence_lengths = others}),
+  const std::vector<int> own = {2, 3}, others = {3, 2};
+  EXPECT_NO_THROW(encoder(ids, {.sequence_lengths = own}, {.sequence_lengths = own}));
+  EXPECT_THROW(encoder(ids, {}, {.sequence_lengths = own}), std::invalid_argument);
+  EXPECT_THROW(encoder(ids, {.sequence_lengths = own}, {.sequence_lengths = others}),
                std::invalid_argument);
 }
 
