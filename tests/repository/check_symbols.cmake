@@ -2,6 +2,7 @@
 #   cmake -D NM=<nm> -D OBJECTS=<file with one path per line> -P check_symbols.cmake
 cmake_minimum_required(VERSION 3.25)
 file(STRINGS ${OBJECTS} objects)
+list(FILTER objects EXCLUDE REGEX "/cmake_pch\\.")
 set(strong "")
 foreach(object IN LISTS objects)
   execute_process(COMMAND ${NM} --demangle --defined-only --extern-only ${object}
