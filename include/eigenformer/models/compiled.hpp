@@ -2,17 +2,15 @@
 #pragma once
 
 // What the CMake target eigenformer::compiled holds besides the vector code of kernels/machine.hpp:
-// the kernels, modules and models of the usual formats. Its users define EIGENFORMER_COMPILED and
-// are spared compiling these; whatever isn't listed is compiled as ever. EIGENFORMER_EXTERN is empty
-// in the library itself.
+// the kernels, modules and models listed here, in float and double. Its users define
+// EIGENFORMER_COMPILED and are spared compiling these; whatever isn't listed is compiled as ever.
+// EIGENFORMER_EXTERN is empty in the library itself.
 
 #if defined(EIGENFORMER_COMPILED)
 
 #include <array>
+#include <string_view>
 
-#include "eigenformer/models/decoder_stack.hpp"
-#include "eigenformer/models/encoder_stack.hpp"
-#include "eigenformer/models/transformer.hpp"
 #include "eigenformer/models/transformer_decoder.hpp"
 #include "eigenformer/models/transformer_encoder.hpp"
 #include "eigenformer/nn/gated_feed_forward.hpp"

@@ -146,13 +146,16 @@ Index count_parameters(const M& module) {
 
 namespace internal {
 
+template <class M>
+concept HasFormat = requires {
+  typename M::template WithFormat<typename M::Scalar>;
+};
+
 /// A module of plain tensors, whose elements can be written one by one; so are modules without a
 /// format.
 template <class M>
-concept PlainModule = !requires {
-  typename M::template WithFormat<typename M::Scalar>;
-}
-|| std::same_as<M, typename M::template WithFormat<typename M::Scalar>>;
+concept PlainModule =
+    !HasFormat<M> || std::same_as<M, typename M::template WithFormat<typename M::Scalar>>;
 
 /// True, or the one error that the compiler reports: for `if constexpr` around what needs it.
 template <class M>

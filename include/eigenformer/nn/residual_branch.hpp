@@ -25,7 +25,8 @@ inline std::string to_string(NormPlacement placement) {
 
 namespace internal {
 
-/// Norms may add and normalise in one walk; one that is inherited says nothing about `forward`.
+/// Whether Function is the type of Norm's own `forward_sum`. One that is inherited doesn't count: it
+/// knows nothing of a `forward` that hides the inherited one.
 template <class T, class Norm, class Function>
 inline constexpr bool is_forward_sum =
     std::is_same_v<Function, void (Norm::*)(RowsView<const T>, RowsView<T>, Workspace&) const>;

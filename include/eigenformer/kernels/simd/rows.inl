@@ -155,9 +155,9 @@ void softmax(const T* x, T* y, Index n) {
 }
 
 /// One step of softmaxes over rows that come in tiles. Scores s become e^{s - maximum}, or 0 where
-/// they aren't seen; the maximum and the sums are brought up to date, and the weighted sum of values is
-/// scaled to the new maximum. Rows go through each part together: the exponentials of one needn't wait for the maximum of
-/// another.
+/// they aren't seen; the maximum and the sums are brought up to date, and the weighted sum of values
+/// is scaled to the new maximum. Rows go through each part together: the exponentials of one needn't
+/// wait for the maximum of another. Rows of scores may be written up to whole registers.
 template <class T>
 void softmax_step(const SoftmaxTile<T>& tile) {
   using S = Simd<T>;

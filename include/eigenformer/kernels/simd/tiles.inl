@@ -93,9 +93,10 @@ struct Ahead {
   Index step;
 };
 
-/// Rows of A, one step of k after the other. Two pointers and multiples of the stride that fit into an
-/// instruction: with a pointer for each of 12 rows GCC keeps some in vector registers, and bringing
-/// them back takes time from the multiply-adds (T = 64 with AVX-512: 136 GFLOP/s, so 158).
+/// Rows of A, one step of k after the other. Two pointers and multiples of the stride that fit into
+/// an instruction: with a pointer for each of 12 rows GCC keeps some in vector registers, and
+/// bringing them back takes time from the multiply-adds (64 tokens with AVX-512: 136 GFLOP/s; like
+/// this 158).
 template <class T, int Rows>
 class LeftRows {
   static_assert(Rows <= 12, "two pointers reach twelve rows");
