@@ -230,7 +230,7 @@ Prepared block(const std::string& name, std::unique_ptr<Call> call, Format forma
   }
   if (name == "encoder_layer") {
     return chain<EncoderLayer>(std::move(call), format,
-                               ef::EncoderLayerConfig{.hidden_size = c.hidden_size,
+                               ef::TransformerConfig{.hidden_size = c.hidden_size,
                                                       .num_attention_heads = c.num_attention_heads,
                                                       .intermediate_size = c.intermediate_size});
   }

@@ -50,6 +50,7 @@
 #include "eigenformer/nn/language_model_head.hpp"
 
 #include "eigenformer/models/encoder_stack.hpp"
+#include "eigenformer/models/layers.hpp"
 #include "eigenformer/models/decoder_cache.hpp"
 #include "eigenformer/models/decoder_stack.hpp"
 #include "eigenformer/models/transformer_stack.hpp"

@@ -167,7 +167,7 @@ class OfLayer : public AnyDecoder {
  public:
   explicit OfLayer(const Settings& settings)
       : AnyDecoder("layer"),
-        layer_(config_of<DecoderLayerConfig>(settings)),
+        layer_(config_of<TransformerConfig>(settings)),
         vectors_(vectors(width, 1)),
         memory_vectors_(vectors(memory_width, 3)) {
     values::randomize(layer_, 4);
@@ -240,7 +240,7 @@ class OfStack : public AnyDecoder {
  public:
   explicit OfStack(const Settings& settings)
       : AnyDecoder("stack"),
-        stack_(config_of<DecoderStackConfig>(settings)),
+        stack_(config_of<TransformerConfig>(settings)),
         vectors_(vectors(width, 1)),
         memory_vectors_(vectors(memory_width, 3)) {
     values::randomize(stack_, 5);
@@ -279,7 +279,7 @@ class OfDecoder : public AnyDecoder {
  public:
   explicit OfDecoder(const Settings& settings)
       : AnyDecoder("decoder"),
-        decoder_(config_of<TransformerDecoderConfig>(settings)),
+        decoder_(config_of<TransformerConfig>(settings)),
         memory_vectors_(vectors(memory_width, 3)) {
     values::randomize(decoder_, 6);
     decoder_.embeddings.token.weight.matrix().row(nan_token).setConstant(

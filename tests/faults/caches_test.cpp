@@ -437,7 +437,7 @@ TEST(CacheFaults, K06SizesThatCannotBeAreRefused) {
 // A memory that doesn't fit the model or the cache's batch is refused, and what the cache held of
 // tokens and of the old memory stays.
 TEST(CacheFaults, K06RefusedMemoriesChangeNothing) {
-  const TransformerDecoderConfig config{.vocab_size = 5,
+  const TransformerConfig config{.vocab_size = 5,
                                         .hidden_size = 6,
                                         .num_hidden_layers = 2,
                                         .num_attention_heads = 3,

@@ -97,7 +97,7 @@ TEST(MemoryFaults, C02EveryTypeInEveryPlace) {
          on_x);
   usable(Pooler<float>({.hidden_size = 6}), on_x);
   usable(Embedding<float>({.num_embeddings = 7, .embedding_dim = 5}), on_ids);
-  const TransformerEncoderConfig config{.vocab_size = 7,
+  const TransformerConfig config{.vocab_size = 7,
                                         .hidden_size = 6,
                                         .num_attention_heads = 3,
                                         .intermediate_size = 7,

@@ -128,7 +128,7 @@ TEST(NormFaults, N04EveryNormInsideReportsTheConfiguredEps) {
                                                             .final_norm = true,
                                                             .rms_norm_eps = eps}),
                           eps, 7);
-    const TransformerEncoderConfig config{.vocab_size = 3,
+    const TransformerConfig config{.vocab_size = 3,
                                           .hidden_size = 2,
                                           .num_hidden_layers = 3,
                                           .intermediate_size = 3,

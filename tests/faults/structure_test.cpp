@@ -16,7 +16,7 @@ using values::sum;
 
 const Tensor<float, 3> one_to_four = values::tensor<float>(Shape<3>{1, 1, 4}, {1, 2, 3, 4});
 
-EncoderLayerConfig layer_config(NormPlacement placement) {
+TransformerConfig layer_config(NormPlacement placement) {
   return {.hidden_size = 4,
           .num_attention_heads = 2,
           .intermediate_size = 3,
@@ -75,7 +75,7 @@ TEST(StructureFaults, S02BothOrdersWithEveryNormAndNetwork) {
 // S03: a post-norm stack ends with its last layer's own norm; only a configured final norm comes on
 // top.
 TEST(StructureFaults, S03FinalNormIsNeitherDoubledNorMissing) {
-  EncoderStackConfig config{
+  TransformerConfig config{
       .hidden_size = 4, .num_hidden_layers = 2, .num_attention_heads = 2, .intermediate_size = 3};
   EncoderStack<float> post(config);
   std::fill(post.layers[1].feed_forward_norm.weight.begin(),
@@ -206,18 +206,18 @@ TEST(StructureFaults, S05DropoutHasNoPartInInference) {
     }
   }
   expect_no_dropout<EncoderLayer<float>>(
-      EncoderLayerConfig{.hidden_size = 6, .num_attention_heads = 3, .intermediate_size = 7},
-      {&EncoderLayerConfig::attention_probs_dropout_prob,
-       &EncoderLayerConfig::activation_dropout_prob, &EncoderLayerConfig::hidden_dropout_prob},
+      TransformerConfig{.hidden_size = 6, .num_attention_heads = 3, .intermediate_size = 7},
+      {&TransformerConfig::attention_probs_dropout_prob,
+       &TransformerConfig::activation_dropout_prob, &TransformerConfig::hidden_dropout_prob},
       run);
   expect_no_dropout<Embeddings<float>>(EmbeddingsConfig{.vocab_size = 4, .hidden_size = 6},
                                        {&EmbeddingsConfig::hidden_dropout_prob}, run_ids);
   expect_no_dropout<TransformerEncoder<float>>(
-      TransformerEncoderConfig{
+      TransformerConfig{
           .vocab_size = 4, .hidden_size = 6, .num_attention_heads = 3, .intermediate_size = 7},
-      {&TransformerEncoderConfig::attention_probs_dropout_prob,
-       &TransformerEncoderConfig::activation_dropout_prob,
-       &TransformerEncoderConfig::hidden_dropout_prob},
+      {&TransformerConfig::attention_probs_dropout_prob,
+       &TransformerConfig::activation_dropout_prob,
+       &TransformerConfig::hidden_dropout_prob},
       run_ids);
 }
 

@@ -16,7 +16,7 @@ namespace {
 using values::random;
 using values::randomize;
 
-TransformerEncoderConfig encoder_config() {
+TransformerConfig encoder_config() {
   return {.vocab_size = 31,
           .hidden_size = 24,
           .num_hidden_layers = 2,
@@ -37,7 +37,7 @@ Tensor<std::int32_t, 2> some_ids(Index batch, Index tokens) {
 // their own.
 TEST(ThreadFaults, T01OneModelServesManyThreads) {
   for (PositionEmbedding kind : {PositionEmbedding::learned, PositionEmbedding::sinusoidal}) {
-    TransformerEncoderConfig config = encoder_config();
+    TransformerConfig config = encoder_config();
     config.position_embedding = kind;
     config.hidden_size = 6;
     config.intermediate_size = 7;

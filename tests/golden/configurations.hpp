@@ -170,7 +170,7 @@ inline void read_fields(Fields& read, ef::EmbeddingConfig& c) {
   read("padding_id", c.padding_id);
 }
 
-/// The fields that EmbeddingsConfig and TransformerEncoderConfig share.
+/// The fields that EmbeddingsConfig and TransformerConfig share.
 template <class Config>
 void read_embedding_fields(Fields& read, Config& c) {
   read("vocab_size", c.vocab_size);
@@ -217,9 +217,9 @@ void read_layer_fields(Fields& read, Config& c) {
   read("attention_scale", c.attention_scale);
 }
 
-inline void read_fields(Fields& read, ef::EncoderLayerConfig& c) { read_layer_fields(read, c); }
+inline void read_fields(Fields& read, ef::TransformerConfig& c) { read_layer_fields(read, c); }
 
-inline void read_fields(Fields& read, ef::EncoderStackConfig& c) {
+inline void read_fields(Fields& read, ef::TransformerConfig& c) {
   read_layer_fields(read, c);
   read("num_hidden_layers", c.num_hidden_layers);
   read("final_norm", c.final_norm);
@@ -233,22 +233,22 @@ void read_decoder_layer_fields(Fields& read, Config& c) {
   read("key_value_size", c.key_value_size);
 }
 
-inline void read_fields(Fields& read, ef::DecoderLayerConfig& c) {
+inline void read_fields(Fields& read, ef::TransformerConfig& c) {
   read_decoder_layer_fields(read, c);
 }
 
-inline void read_fields(Fields& read, ef::DecoderStackConfig& c) {
+inline void read_fields(Fields& read, ef::TransformerConfig& c) {
   read_decoder_layer_fields(read, c);
   read("num_hidden_layers", c.num_hidden_layers);
   read("final_norm", c.final_norm);
 }
 
-inline void read_fields(Fields& read, ef::TransformerStackConfig& c) {
+inline void read_fields(Fields& read, ef::EncoderDecoderConfig& c) {
   read.inside("encoder", c.encoder);
   read.inside("decoder", c.decoder);
 }
 
-inline void read_fields(Fields& read, ef::TransformerDecoderConfig& c) {
+inline void read_fields(Fields& read, ef::TransformerConfig& c) {
   read_decoder_layer_fields(read, c);
   read_embedding_fields(read, c);
   read("num_hidden_layers", c.num_hidden_layers);
@@ -257,7 +257,7 @@ inline void read_fields(Fields& read, ef::TransformerDecoderConfig& c) {
   read("head_bias", c.head_bias);
 }
 
-inline void read_fields(Fields& read, ef::TransformerEncoderConfig& c) {
+inline void read_fields(Fields& read, ef::TransformerConfig& c) {
   read_layer_fields(read, c);
   read_embedding_fields(read, c);
   read("num_hidden_layers", c.num_hidden_layers);
@@ -265,7 +265,7 @@ inline void read_fields(Fields& read, ef::TransformerEncoderConfig& c) {
 }
 
 /// Flat in the files: the encoder's fields beside the classifier's.
-inline void read_fields(Fields& read, ef::SequenceClassifierConfig& c) {
+inline void read_fields(Fields& read, ef::TransformerConfig& c) {
   read_fields(read, c.encoder);
   read("num_labels", c.num_labels);
   read("pooler", c.pooler);
@@ -283,7 +283,7 @@ inline void read_fields(Fields& read, ef::PatchEmbeddingConfig& c) {
   read("hidden_size", c.hidden_size);
 }
 
-inline void read_fields(Fields& read, ef::VisionTransformerConfig& c) {
+inline void read_fields(Fields& read, ef::TransformerConfig& c) {
   bool bias = true;
   if (read("qkv_bias", bias)) c.query_bias = c.key_bias = c.value_bias = bias;
   read_layer_fields(read, c);

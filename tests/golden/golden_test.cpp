@@ -149,7 +149,7 @@ Config parse(const char* text) {
 }
 
 TEST(GoldenConfigurations, TakeOnlyFieldsOfTheirType) {
-  const auto config = parse<ef::EncoderLayerConfig>(
+  const auto config = parse<ef::TransformerConfig>(
       R"({"hidden_size": 10, "activation": "silu", "norm_placement": "pre", "bias": false})");
   EXPECT_EQ(config.hidden_size, 10);
   EXPECT_EQ(config.activation, ef::Activation::silu);
@@ -157,7 +157,7 @@ TEST(GoldenConfigurations, TakeOnlyFieldsOfTheirType) {
   EXPECT_FALSE(config.query_bias || config.key_bias || config.value_bias || config.output_bias ||
                config.feed_forward_bias || config.norm_bias);
 
-  using Config = ef::EncoderLayerConfig;
+  using Config = ef::TransformerConfig;
   EXPECT_THROW(parse<Config>(R"({"hidden_sizes": 10})"), std::runtime_error);
   EXPECT_THROW(parse<Config>(R"({"hidden_size": 10.5})"), std::runtime_error);
   EXPECT_THROW(parse<Config>(R"({"query_bias": 1})"), std::runtime_error);

@@ -10,7 +10,7 @@ using ef::Tensor;
 using test::ForeignFile;
 using test::numbered;
 
-ef::TransformerDecoderConfig gpt2_config(bool tied, bool cross_attention) {
+ef::TransformerConfig gpt2_config(bool tied, bool cross_attention) {
   return {.vocab_size = 13,
           .hidden_size = 6,
           .num_hidden_layers = 2,
@@ -89,7 +89,7 @@ TEST(FamilyKeys, TiedHeadThatDiffers) {
 
 using Llama = ef::TransformerDecoder<float, ef::RMSNorm, ef::GatedFeedForward>;
 
-ef::TransformerDecoderConfig llama_config() {
+ef::TransformerConfig llama_config() {
   return {.vocab_size = 13,
           .hidden_size = 6,
           .num_hidden_layers = 2,

@@ -10,7 +10,7 @@ using ef::Tensor;
 using test::ForeignFile;
 using test::numbered;
 
-const ef::EncoderLayerConfig layer_config{
+const ef::TransformerConfig layer_config{
     .hidden_size = 6, .num_attention_heads = 3, .intermediate_size = 11};
 
 void add_torch_layer(ForeignFile& file, const std::string& prefix,
@@ -25,7 +25,7 @@ void add_torch_layer(ForeignFile& file, const std::string& prefix,
 }
 
 TEST(Keys, TorchEncoderLayer) {
-  ef::EncoderLayerConfig config = layer_config;
+  ef::TransformerConfig config = layer_config;
   for (const bool bias : {true, false}) {
     config.query_bias = config.key_bias = config.value_bias = config.output_bias = bias;
     config.feed_forward_bias = config.norm_bias = bias;
@@ -69,7 +69,7 @@ TEST(Keys, TorchEncoder) {
   }
 }
 
-const ef::DecoderStackConfig decoder_config{.hidden_size = 6,
+const ef::TransformerConfig decoder_config{.hidden_size = 6,
                                             .num_hidden_layers = 2,
                                             .num_attention_heads = 3,
                                             .intermediate_size = 11,
@@ -92,7 +92,7 @@ void add_torch_layer(ForeignFile& file, const std::string& prefix,
 }
 
 TEST(Keys, TorchDecoderLayer) {
-  auto config = ef::DecoderLayerConfig::from(decoder_config);
+  auto config = ef::TransformerConfig::from(decoder_config);
   for (const bool bias : {true, false}) {
     config.query_bias = config.key_bias = config.value_bias = config.output_bias = bias;
     config.feed_forward_bias = config.norm_bias = bias;
@@ -208,7 +208,7 @@ TEST(Keys, DiveIntoDeepLearningDecoder) {
   file.expect_gives(decoder, ef::d2l_decoder_keys());
 }
 
-const ef::VisionTransformerConfig vision_config{.image_size = {11, 17},
+const ef::TransformerConfig vision_config{.image_size = {11, 17},
                                                 .patch_size = {3, 5},
                                                 .num_channels = 2,
                                                 .hidden_size = 6,

@@ -21,7 +21,7 @@ using Model = ef::TransformerDecoder<T, ef::RMSNorm, ef::GatedFeedForward>;
 
 constexpr Index C = 12, F = 7, L = 2, H = 3, K = 1, D = 4, V = 5, positions = 11;
 
-ef::TransformerDecoderConfig config(bool tied) {
+ef::TransformerConfig config(bool tied) {
   return {.vocab_size = V,
           .hidden_size = C,
           .num_hidden_layers = L,

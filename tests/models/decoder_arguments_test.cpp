@@ -12,7 +12,7 @@ namespace ef = eigenformer;
 using ef::Index;
 using Ids = ef::Tensor<std::int32_t, 2>;
 
-ef::TransformerDecoderConfig small() {
+ef::TransformerConfig small() {
   return {.vocab_size = 11,
           .hidden_size = 8,
           .num_attention_heads = 2,
@@ -61,7 +61,7 @@ TEST(DecoderArguments, CachesThatWereMovedFromAreRefused) {
 }
 
 TEST(DecoderArguments, ACacheOfOtherHeadsKeepsItsMemory) {
-  ef::DecoderStackConfig config{.hidden_size = 8,
+  ef::TransformerConfig config{.hidden_size = 8,
                                 .num_hidden_layers = 2,
                                 .num_attention_heads = 2,
                                 .intermediate_size = 13,
@@ -85,7 +85,7 @@ TEST(DecoderArguments, ACacheOfOtherHeadsKeepsItsMemory) {
 
 TEST(DecoderArguments, ALayersCacheNeedsItsMemory) {
   const auto layer =
-      drawn<ef::DecoderLayer<float>>(ef::DecoderLayerConfig{.hidden_size = 8,
+      drawn<ef::DecoderLayer<float>>(ef::TransformerConfig{.hidden_size = 8,
                                                             .num_attention_heads = 2,
                                                             .intermediate_size = 13,
                                                             .cross_attention = true});
@@ -174,7 +174,7 @@ std::string config_text(const std::string& more) {
          more + "}";
 }
 
-ef::TransformerDecoderConfig read(const std::string& more) {
+ef::TransformerConfig read(const std::string& more) {
   return ef::decoder_config_from(ef::ConfigFile(config_text(more), "config.json"));
 }
 

@@ -6,7 +6,7 @@
 namespace laws {
 namespace {
 
-ef::DecoderStackConfig small_stack(ef::NormPlacement placement) {
+ef::TransformerConfig small_stack(ef::NormPlacement placement) {
   return {.hidden_size = 53,
           .num_hidden_layers = 2,
           .num_attention_heads = 5,

@@ -21,7 +21,7 @@ using pieces::Piece;
 
 inline constexpr Index vocabulary = 13;
 
-inline ef::TransformerDecoderConfig small_decoder() {
+inline ef::TransformerConfig small_decoder() {
   return {.vocab_size = vocabulary,
           .hidden_size = 29,
           .num_hidden_layers = 2,
@@ -33,7 +33,7 @@ inline ef::TransformerDecoderConfig small_decoder() {
 
 struct NamedDecoder {
   std::string name;
-  ef::TransformerDecoderConfig config;
+  ef::TransformerConfig config;
 };
 
 /// Positions inside attention, or learned ones or sinusoids in the embeddings.

@@ -39,9 +39,9 @@ void expect_refused(F&& f, const std::vector<std::string>& texts) {
 
 /// Layers alone, with the positions of a decoder.
 template <class T>
-ef::DecoderStack<T> make_stack(const ef::TransformerDecoderConfig& c) {
+ef::DecoderStack<T> make_stack(const ef::TransformerConfig& c) {
   return random_model<ef::DecoderStack<T>>(
-      ef::DecoderStackConfig{.hidden_size = width,
+      ef::TransformerConfig{.hidden_size = width,
                              .num_hidden_layers = 2,
                              .num_attention_heads = c.num_attention_heads,
                              .num_key_value_heads = c.num_key_value_heads,

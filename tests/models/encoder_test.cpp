@@ -28,7 +28,7 @@ class EncoderTest : public ::testing::Test {
  protected:
   static ef::EncoderStack<T> stack(Index width, Index depth, NormPlacement placement) {
     return random_module<ef::EncoderStack<T>>(
-        ef::EncoderStackConfig{.hidden_size = width,
+        ef::TransformerConfig{.hidden_size = width,
                                .num_hidden_layers = depth,
                                .num_attention_heads = 3,
                                .head_size = 5,
@@ -46,7 +46,7 @@ class EncoderTest : public ::testing::Test {
 
   static ef::TransformerEncoder<T> encoder(Index width, Index depth, NormPlacement placement) {
     return random_module<ef::TransformerEncoder<T>>(
-        ef::TransformerEncoderConfig{.vocab_size = 11,
+        ef::TransformerConfig{.vocab_size = 11,
                                      .hidden_size = width,
                                      .num_hidden_layers = depth,
                                      .num_attention_heads = 3,
@@ -184,7 +184,7 @@ TEST(EncoderStack, WithoutLayersIsTheIdentityOrTheFinalNorm) {
 }
 
 TEST(EncoderStack, PostNormHasNoSecondNormAtItsEnd) {
-  ef::EncoderStackConfig config{
+  ef::TransformerConfig config{
       .hidden_size = 4, .num_hidden_layers = 2, .num_attention_heads = 2, .intermediate_size = 5};
   Tensor<double, 3> x({1, 1, 4});
   for (Index i = 0; i < 4; ++i) x(0, 0, i) = static_cast<double>(i + 1);
@@ -219,7 +219,7 @@ TEST(EncoderStack, EpsReachesEveryNorm) {
 
 // A parameter's first value depends on its name, not on what else the model has.
 TEST(EncoderStack, InitOfALayerDoesNotDependOnTheOthers) {
-  ef::EncoderStackConfig config{
+  ef::TransformerConfig config{
       .hidden_size = 12, .num_hidden_layers = 2, .num_attention_heads = 4, .intermediate_size = 5};
   ef::EncoderStack<float> two(config);
   config.num_hidden_layers = 5;
@@ -234,7 +234,7 @@ TEST(EncoderStack, InitOfALayerDoesNotDependOnTheOthers) {
 }
 
 TEST(EncoderStack, ParametersMoveBetweenTheTwoOrders) {
-  ef::EncoderStackConfig config{
+  ef::TransformerConfig config{
       .hidden_size = 12, .num_hidden_layers = 2, .num_attention_heads = 4, .intermediate_size = 5};
   auto post = random_module<ef::EncoderStack<double>>(config);
   auto pre = post;

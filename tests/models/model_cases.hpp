@@ -9,7 +9,7 @@
 
 namespace laws {
 
-inline ef::TransformerEncoderConfig small_encoder() {
+inline ef::TransformerConfig small_encoder() {
   return {.vocab_size = 11,
           .hidden_size = 53,
           .num_hidden_layers = 2,

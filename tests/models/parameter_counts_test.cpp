@@ -14,7 +14,7 @@ namespace ef = eigenformer;
 using ef::Index;
 using ef::ShapeOnly;
 
-ef::TransformerEncoderConfig bert(Index vocabulary, Index width, Index layers, Index heads) {
+ef::TransformerConfig bert(Index vocabulary, Index width, Index layers, Index heads) {
   return {.vocab_size = vocabulary,
           .hidden_size = width,
           .num_hidden_layers = layers,
@@ -24,7 +24,7 @@ ef::TransformerEncoderConfig bert(Index vocabulary, Index width, Index layers, I
           .type_vocab_size = 2};
 }
 
-Index encoder_and_pooler(const ef::TransformerEncoderConfig& config) {
+Index encoder_and_pooler(const ef::TransformerConfig& config) {
   return count_parameters(ef::TransformerEncoder<ShapeOnly>(config)) +
          count_parameters(ef::Pooler<ShapeOnly>({.hidden_size = config.hidden_size}));
 }

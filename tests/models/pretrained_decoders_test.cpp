@@ -26,7 +26,7 @@ ef::ConfigFile config_of(const std::string& name, const json& changes = json::ob
   return ef::ConfigFile(config.dump(), "config.json");
 }
 
-ef::TransformerDecoderConfig decoder(const std::string& name,
+ef::TransformerConfig decoder(const std::string& name,
                                      const json& changes = json::object()) {
   return ef::decoder_config_from(config_of(name, changes));
 }

@@ -56,7 +56,7 @@ std::vector<ef::AttentionPositions> positions() {
           {.kind = ef::AttentionPosition::relative_key, .max_position_embeddings = 200}};
 }
 
-ef::EncoderStackConfig stack_config(const ef::AttentionPositions& positions) {
+ef::TransformerConfig stack_config(const ef::AttentionPositions& positions) {
   return {.hidden_size = 24,
           .num_hidden_layers = 2,
           .num_attention_heads = 4,

@@ -7,7 +7,7 @@
 namespace laws {
 namespace {
 
-ef::TransformerDecoderConfig small_decoder() {
+ef::TransformerConfig small_decoder() {
   return {.vocab_size = 11,
           .hidden_size = 53,
           .num_hidden_layers = 2,

@@ -120,7 +120,7 @@ TYPED_TEST(WholeDecodersTest, Stacks) {
   for (ef::NormPlacement placement : {ef::NormPlacement::pre, ef::NormPlacement::post}) {
     for (Index layers : {0, 1, 2}) {
       const auto stack = random_model<ef::TransformerStack<T>>(
-          ef::TransformerStackConfig{.encoder = {.hidden_size = 13,
+          ef::EncoderDecoderConfig{.encoder = {.hidden_size = 13,
                                                  .num_attention_heads = 3,
                                                  .head_size = 5,
                                                  .intermediate_size = 17,

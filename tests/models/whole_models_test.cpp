@@ -37,7 +37,7 @@ Reals<2> first_tokens(const Reals<3>& x) {
 TYPED_TEST(ModelTest, VisionTransformer) {
   using T = TypeParam;
   const auto model =
-      random_module<ef::VisionTransformer<T>>(ef::VisionTransformerConfig{.image_size = {7, 11},
+      random_module<ef::VisionTransformer<T>>(ef::TransformerConfig{.image_size = {7, 11},
                                                                           .patch_size = {2, 5},
                                                                           .hidden_size = 13,
                                                                           .num_hidden_layers = 2,
@@ -65,7 +65,7 @@ TYPED_TEST(ModelTest, VisionTransformer) {
                                 reference::linear(first_tokens(expected), model.head), roundings));
 }
 
-ef::TransformerEncoderConfig small() {
+ef::TransformerConfig small() {
   return {.vocab_size = 11,
           .hidden_size = 13,
           .num_hidden_layers = 2,
@@ -96,7 +96,7 @@ TYPED_TEST(ModelTest, TextModels) {
 
   for (bool pooler : {false, true}) {
     const auto classifier = random_module<ef::SequenceClassifier<T>>(
-        ef::SequenceClassifierConfig{.encoder = small(), .num_labels = 5, .pooler = pooler});
+        ef::TransformerConfig{.encoder = small(), .num_labels = 5, .pooler = pooler});
     Reals<2> pooled = first_tokens(hidden(classifier.encoder));
     if (pooler) {
       pooled = reference::activate(ef::Activation::tanh,

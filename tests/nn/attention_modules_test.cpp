@@ -164,7 +164,7 @@ TYPED_TEST(AttentionModulesTest, AdditiveAttention) {
 }
 
 template <class Layer>
-void compare_layers(ef::EncoderLayerConfig config) {
+void compare_layers(ef::TransformerConfig config) {
   using T = typename Layer::Scalar;
   const auto x = reference::random_tensor<T, 3>({3, 11, 12}, 5);
   for (ef::NormPlacement placement : {ef::NormPlacement::pre, ef::NormPlacement::post}) {
@@ -202,7 +202,7 @@ TYPED_TEST(AttentionModulesTest, GatedEncoderLayerInBothOrders) {
 
 // With branches that give zero, a layer is its norms alone.
 TEST(EncoderLayer, PreNormReturnsItsInputAndPostNormNormsTwice) {
-  ef::EncoderLayerConfig config{.hidden_size = 4, .num_attention_heads = 2, .intermediate_size = 5};
+  ef::TransformerConfig config{.hidden_size = 4, .num_attention_heads = 2, .intermediate_size = 5};
   Tensor<double, 3> x({1, 1, 4});
   for (Index i = 0; i < 4; ++i) x(0, 0, i) = static_cast<double>(i + 1);
   config.norm_placement = ef::NormPlacement::pre;
@@ -215,7 +215,7 @@ TEST(EncoderLayer, PreNormReturnsItsInputAndPostNormNormsTwice) {
 
 TEST(EncoderLayer, HandsOverTheAttentionsWeights) {
   const auto layer = random_module<ef::EncoderLayer<float>>(
-      ef::EncoderLayerConfig{.hidden_size = 12, .num_attention_heads = 4, .intermediate_size = 5});
+      ef::TransformerConfig{.hidden_size = 12, .num_attention_heads = 4, .intermediate_size = 5});
   const auto x = reference::random_tensor<float, 3>({2, 7, 12}, 5);
   Tensor<float, 3> y(x.shape());
   Tensor<float, 4> weights({2, 4, 7, 7});

@@ -7,7 +7,7 @@
 namespace laws {
 namespace {
 
-ef::DecoderLayerConfig small_layer(ef::NormPlacement placement) {
+ef::TransformerConfig small_layer(ef::NormPlacement placement) {
   return {.hidden_size = 53,
           .num_attention_heads = 5,
           .head_size = 7,

@@ -78,7 +78,7 @@ TYPED_TEST(DecoderModulesTest, CrossAttentionWithAllPositions) {
 }
 
 template <class Layer>
-void compare_layers(ef::DecoderLayerConfig config) {
+void compare_layers(ef::TransformerConfig config) {
   using T = typename Layer::Scalar;
   const auto x = reference::random_tensor<T, 3>({3, 11, 13}, 5);
   const auto memory = reference::random_tensor<T, 3>({3, 7, 5}, 6);
@@ -163,7 +163,7 @@ TYPED_TEST(DecoderModulesTest, LanguageModelHeads) {
 TYPED_TEST(DecoderModulesTest, ALayerWithItsCache) {
   using T = TypeParam;
   const auto layer = random_module<ef::DecoderLayer<T>>(
-      ef::DecoderLayerConfig{.hidden_size = 13,
+      ef::TransformerConfig{.hidden_size = 13,
                              .num_attention_heads = 6,
                              .num_key_value_heads = 2,
                              .head_size = 10,
@@ -190,7 +190,7 @@ TYPED_TEST(DecoderModulesTest, ALayerWithItsCache) {
 TYPED_TEST(DecoderModulesTest, WrongCallsLeaveALayersCacheAsItWas) {
   using T = TypeParam;
   const auto layer =
-      random_module<ef::DecoderLayer<T>>(ef::DecoderLayerConfig{.hidden_size = 13,
+      random_module<ef::DecoderLayer<T>>(ef::TransformerConfig{.hidden_size = 13,
                                                                 .num_attention_heads = 6,
                                                                 .head_size = 10,
                                                                 .intermediate_size = 29,
@@ -220,7 +220,7 @@ TYPED_TEST(DecoderModulesTest, WrongCallsLeaveALayersCacheAsItWas) {
 }
 
 TEST(DecoderLayer, RefusesAMemoryItDoesNotAttendToAndTheReverse) {
-  ef::DecoderLayerConfig config{
+  ef::TransformerConfig config{
       .hidden_size = 12, .num_attention_heads = 4, .intermediate_size = 5};
   const Tensor<float, 3> x({1, 2, 12});
   const ef::DecoderLayer<float> without(config);
@@ -237,7 +237,7 @@ TEST(DecoderLayer, PositionsAndWindowsAreThoseOfTheSelfAttention) {
   using Kind = ef::AttentionPosition;
   for (Kind kind : {Kind::rotary, Kind::alibi, Kind::relative_bias, Kind::relative_key}) {
     const auto layer = random_module<ef::DecoderLayer<float>>(
-        ef::DecoderLayerConfig{.hidden_size = 12,
+        ef::TransformerConfig{.hidden_size = 12,
                                .num_attention_heads = 3,
                                .intermediate_size = 5,
                                .cross_attention = true,

@@ -42,7 +42,7 @@ T encoder_layers(const ef::Tensor<T, 3>& x) {
 template <class T>
 T models() {
   const ef::Tensor<std::int32_t, 2> ids({2, 5});
-  const ef::TransformerEncoderConfig config = {.vocab_size = 31,
+  const ef::TransformerConfig config = {.vocab_size = 31,
                                                .hidden_size = 6,
                                                .num_hidden_layers = 2,
                                                .num_attention_heads = 3,

@@ -17,7 +17,7 @@ using values::randomize;
 using values::sum;
 
 /// TransformerDecoderBlock(24, 48, 8, .5, 0): post-norm, ReLU, no biases in attention.
-DecoderLayerConfig block_config(Index hidden = 24, Index heads = 8, Index intermediate = 48) {
+TransformerConfig block_config(Index hidden = 24, Index heads = 8, Index intermediate = 48) {
   return {.hidden_size = hidden,
           .num_attention_heads = heads,
           .intermediate_size = intermediate,
@@ -32,7 +32,7 @@ DecoderLayerConfig block_config(Index hidden = 24, Index heads = 8, Index interm
 }
 
 /// TransformerDecoder(vocab, 24, 48, 8, 2, .5), whose head has a bias and a matrix of its own.
-TransformerDecoderConfig decoder_config(Index vocabulary = 200) {
+TransformerConfig decoder_config(Index vocabulary = 200) {
   return {.vocab_size = vocabulary,
           .hidden_size = 24,
           .num_hidden_layers = 2,
@@ -144,7 +144,7 @@ TEST(DiveIntoDeepLearningDecoder, B10WidthsThatDontMatchAreRefused) {
   refused(Tensor<float, 3>({2, 5, 25}), x, "(2, 5, 24)", "(2, 5, 25)");
   EXPECT_THROW(block(x), std::invalid_argument) << "no encoder's result at all";
 
-  DecoderLayerConfig of_other_width = block_config();
+  TransformerConfig of_other_width = block_config();
   of_other_width.key_value_size = 23;
   EXPECT_EQ(DecoderLayer<float>(of_other_width)(x, Tensor<float, 3>({2, 7, 23})).shape(),
             x.shape());
@@ -270,7 +270,7 @@ TEST(DiveIntoDeepLearningDecoder, B10FirstTrapManyTokensAtOnceDontSeeTheFuture) 
 // Each token that the book's decoder predicts gets position 0, since it is fed alone. Here the
 // cache counts: fed alone, token t gets sinusoid t.
 TEST(DiveIntoDeepLearningDecoder, B11SecondTrapTokensFedAloneStandAtTheirPositions) {
-  TransformerDecoderConfig config = decoder_config(31);
+  TransformerConfig config = decoder_config(31);
   config.num_hidden_layers = 0;  // what the blocks would get
   config.cross_attention = false;
   TransformerDecoder<double> decoder(config);
@@ -296,7 +296,7 @@ TEST(DiveIntoDeepLearningDecoder, B11SecondTrapTokensFedAloneStandAtTheirPositio
 // position t if positions are rotary, and W_v x_t.
 TEST(DiveIntoDeepLearningDecoder, B10ThirdTrapTheCacheHoldsKeysAndValues) {
   for (bool rotary : {false, true}) {
-    DecoderLayerConfig config = block_config(21, 3, 29);
+    TransformerConfig config = block_config(21, 3, 29);
     config.head_size = 4;
     if (rotary) config.attention_positions.kind = AttentionPosition::rotary;
     DecoderLayer<double> block(config);

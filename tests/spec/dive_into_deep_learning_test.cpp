@@ -17,7 +17,7 @@ using values::randomize;
 using values::sum;
 
 /// TransformerEncoderBlock(24, 48, 8, .5) and, pre-norm with GELU, ViTBlock(24, 24, 48, 8, .5).
-EncoderLayerConfig block_config(NormPlacement placement, Index hidden = 24, Index heads = 8,
+TransformerConfig block_config(NormPlacement placement, Index hidden = 24, Index heads = 8,
                                 Index intermediate = 48) {
   return {.hidden_size = hidden,
           .num_attention_heads = heads,
@@ -240,7 +240,7 @@ TEST(DiveIntoDeepLearning, B8EncoderBlockIsPostNorm) {
 // B9: token vectors times sqrt(C), plus sinusoids, through the blocks; every block's weights can be
 // had.
 TEST(DiveIntoDeepLearning, B9Encoder) {
-  const TransformerEncoderConfig config{.vocab_size = 200,
+  const TransformerConfig config{.vocab_size = 200,
                                         .hidden_size = 24,
                                         .num_hidden_layers = 2,
                                         .num_attention_heads = 8,
@@ -360,7 +360,7 @@ TEST(DiveIntoDeepLearning, B15VisionBlockIsPreNorm) {
   EXPECT_LT(largest_difference(exact(x, {.key_lengths = lengths}), expected), 1e-14);
 }
 
-VisionTransformerConfig vision_config() {
+TransformerConfig vision_config() {
   return {.image_size = 96,
           .patch_size = 16,
           .num_channels = 1,
@@ -389,7 +389,7 @@ TEST(DiveIntoDeepLearning, B16VisionTransformer) {
 
 // B16: class token first, positions on all tokens, blocks, norm, head on the class token.
 TEST(DiveIntoDeepLearning, B16VisionTransformerStepByStep) {
-  VisionTransformerConfig config = vision_config();
+  TransformerConfig config = vision_config();
   config.image_size = {13, 11};
   config.patch_size = {3, 2};
   config.num_channels = 3;

@@ -19,14 +19,14 @@ using values::sum;
 const Tensor<std::int32_t, 2> text =
     values::tensor<std::int32_t>(Shape<2>{1, 5}, {2051, 10029, 2066, 2019, 8612});
 
-EncoderLayerConfig layer_config(Index hidden = 768, Index heads = 12, Index intermediate = 3072) {
+TransformerConfig layer_config(Index hidden = 768, Index heads = 12, Index intermediate = 3072) {
   return {.hidden_size = hidden,
           .num_attention_heads = heads,
           .intermediate_size = intermediate,
           .norm_placement = NormPlacement::pre};
 }
 
-TransformerEncoderConfig encoder_config() {
+TransformerConfig encoder_config() {
   return {.vocab_size = 30522,
           .hidden_size = 768,
           .num_hidden_layers = 12,
@@ -36,8 +36,8 @@ TransformerEncoderConfig encoder_config() {
 }
 
 // The same model with small prime-ish sizes.
-TransformerEncoderConfig small_encoder_config() {
-  TransformerEncoderConfig config = encoder_config();
+TransformerConfig small_encoder_config() {
+  TransformerConfig config = encoder_config();
   config.vocab_size = 31;
   config.hidden_size = 21;
   config.num_attention_heads = 3;
@@ -224,7 +224,7 @@ TEST(NlpWithTransformers, A7Encoder) {
   const auto expected = encoder.layers[1](encoder.layers[0](encoder.embeddings(small_text)));
   EXPECT_EQ(y, expected);
 
-  TransformerEncoderConfig with_norm = small_encoder_config();
+  TransformerConfig with_norm = small_encoder_config();
   with_norm.final_norm = true;
   TransformerEncoder<double> normed(with_norm);
   randomize(normed, 14);
@@ -233,7 +233,7 @@ TEST(NlpWithTransformers, A7Encoder) {
 }
 
 TEST(NlpWithTransformers, A7FiveIdsGiveFiveVectorsOf768) {
-  TransformerEncoderConfig config = encoder_config();
+  TransformerConfig config = encoder_config();
   config.num_hidden_layers = 1;
   config.vocab_size = 10030;  // one more than the largest id
   TransformerEncoder<float> encoder(config);
@@ -251,7 +251,7 @@ TEST(NlpWithTransformers, A8ThreeFamiliesOfPositions) {
       reordered(b, t) = small_text(b, order[static_cast<std::size_t>(t)]);
 
   const auto order_matters = [&](PositionEmbedding kind, const Mask<double>& mask) {
-    TransformerEncoderConfig config = small_encoder_config();
+    TransformerConfig config = small_encoder_config();
     config.position_embedding = kind;
     TransformerEncoder<double> encoder(config);
     randomize(encoder, 17);
@@ -347,7 +347,7 @@ TEST(NlpWithTransformers, A10DecoderLayerHasTwoAttentions) {
 TEST(NlpWithTransformers, A11LayerWithoutPositionsIsPermutationEquivariant) {
   const std::vector<Index> order{4, 2, 0, 1, 6, 5, 3};
   for (NormPlacement placement : {NormPlacement::pre, NormPlacement::post}) {
-    EncoderLayerConfig config = layer_config(21, 3, 37);
+    TransformerConfig config = layer_config(21, 3, 37);
     config.norm_placement = placement;
     EncoderLayer<float> layer(config);
     randomize(layer, 19, 0.2);
@@ -381,7 +381,7 @@ TEST(NlpWithTransformers, A11NormalisedFeaturesHaveMean0AndVariance1) {
 // A11: post-norm ends in the norm, so every row of its result is normalised; pre-norm lets the
 // residual grow.
 TEST(NlpWithTransformers, A11PostNormBoundsTheResidualPreNormDoesNot) {
-  EncoderLayerConfig config = layer_config(21, 3, 37);
+  TransformerConfig config = layer_config(21, 3, 37);
   const auto x = random<double>(Shape<3>{2, 5, 21}, 24, 100.0);
   for (NormPlacement placement : {NormPlacement::pre, NormPlacement::post}) {
     config.norm_placement = placement;

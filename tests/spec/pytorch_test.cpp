@@ -419,7 +419,7 @@ void fill_layer(NumpyRandom& numpy, DecoderLayer<double>& layer) {
        layer.feed_forward_norm.weight, layer.feed_forward_norm.bias);
 }
 
-DecoderLayerConfig decoder_layer_config(NormPlacement placement, Activation activation) {
+TransformerConfig decoder_layer_config(NormPlacement placement, Activation activation) {
   return {.hidden_size = 6,
           .num_attention_heads = 2,
           .intermediate_size = 7,
@@ -539,7 +539,7 @@ TEST(PyTorch, F6DecoderWithFinalNorm) {
   EXPECT_FALSE(parameters_equal(stack.layers[0], stack.layers[1]));
 }
 
-TransformerStackConfig transformer_config(NormPlacement placement, Index hidden, Index heads,
+EncoderDecoderConfig transformer_config(NormPlacement placement, Index hidden, Index heads,
                                           Index encoder_layers, Index decoder_layers,
                                           Index intermediate) {
   return {.encoder = {.hidden_size = hidden,

@@ -338,7 +338,7 @@ TEST(Rotary, G7ValuesAreNotTurned) {
 
 // --------------------------------------------------------------------------------------- G8: GPT-2
 
-TransformerDecoderConfig gpt2_config(Index width, Index layers, Index heads) {
+TransformerConfig gpt2_config(Index width, Index layers, Index heads) {
   return {.vocab_size = 50257,
           .hidden_size = width,
           .num_hidden_layers = layers,
@@ -364,19 +364,19 @@ TEST(Gpt2, G8Sizes) {
   EXPECT_EQ(size(1280, 36, 20, 19677440), 774030080);   // large
   EXPECT_EQ(size(1600, 48, 25, 30740800), 1557611200);  // xl
 
-  TransformerDecoderConfig without_biases = gpt2_config(768, 12, 12);
+  TransformerConfig without_biases = gpt2_config(768, 12, 12);
   without_biases.query_bias = without_biases.key_bias = without_biases.value_bias = false;
   without_biases.output_bias = without_biases.feed_forward_bias = without_biases.norm_bias = false;
   EXPECT_EQ(count_parameters(TransformerDecoder<ShapeOnly>(without_biases)), 124337664);
 
-  TransformerDecoderConfig untied = gpt2_config(768, 12, 12);
+  TransformerConfig untied = gpt2_config(768, 12, 12);
   untied.tie_word_embeddings = false;
   EXPECT_EQ(count_parameters(TransformerDecoder<ShapeOnly>(untied)), 124439808 + 38597376);
 }
 
 // A Llama of 260,032 parameters: half as many key/value heads, gated network, rotary, tied.
 TEST(Gpt2, G8SizeOfASmallLlama) {
-  const TransformerDecoderConfig config{.vocab_size = 512,
+  const TransformerConfig config{.vocab_size = 512,
                                         .hidden_size = 64,
                                         .num_hidden_layers = 5,
                                         .num_attention_heads = 8,

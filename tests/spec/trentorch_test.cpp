@@ -159,7 +159,7 @@ TEST(TrenTorch, D6AdditiveCausalMaskStaysFinite) {
 }
 
 TEST(TrenTorch, D7StackAppliesBlocksInOrderAndSharesTheMask) {
-  EncoderStackConfig config{.hidden_size = 6,
+  TransformerConfig config{.hidden_size = 6,
                             .num_hidden_layers = 0,
                             .num_attention_heads = 3,
                             .intermediate_size = 11,

@@ -159,7 +159,7 @@ TEST(UnderstandingDeepLearning, C3TransformerLayer) {
 // C4: BERT with a vocabulary of 30,000, 1024 wide, 24 layers, 16 heads of 64, one hidden layer of
 // 4096; with 512 positions, two token types and the pooler.
 TEST(UnderstandingDeepLearning, C4SizeOfBert) {
-  const TransformerEncoderConfig config{.vocab_size = 30000,
+  const TransformerConfig config{.vocab_size = 30000,
                                         .hidden_size = 1024,
                                         .num_hidden_layers = 24,
                                         .num_attention_heads = 16,
@@ -208,7 +208,7 @@ TEST(UnderstandingDeepLearning, C5MaskedSelfAttention) {
 // C5: GPT-3 is 12288 wide, with 96 layers of 96 heads of 128 and 2048 positions; counted by parts,
 // and as one model, of which nothing is allocated.
 TEST(UnderstandingDeepLearning, C5SizeOfGpt3) {
-  const TransformerDecoderConfig config{.vocab_size = 50257,
+  const TransformerConfig config{.vocab_size = 50257,
                                         .hidden_size = 12288,
                                         .num_hidden_layers = 96,
                                         .num_attention_heads = 96,

@@ -6,10 +6,10 @@
 // and views convert to it by themselves.
 
 #include <algorithm>
-#include <functional>
 #include <string>
 #include <string_view>
 
+#include "eigenformer/base/disjoint.hpp"
 #include "eigenformer/base/tensor.hpp"
 
 namespace eigenformer {
@@ -72,16 +72,6 @@ void require_rows(std::string_view who, const RowsView<const T>& x, Index inputs
   require(x.columns() == inputs, who, ": x must be ", x.shape_text(inputs), "; got ", x);
   require(y.same_rows(x) && y.columns() == outputs, who, ": y must be ", x.shape_text(outputs),
           " for x ", x, "; got ", y);
-}
-
-/// Throws if the memory of a and b overlaps, which would overwrite values before they are read.
-template <class A, class B>
-void require_disjoint(std::string_view who, const A& a, const B& b) {
-  const std::less<const void*> before{};
-  const void *a_begin = a.data(), *a_end = a.data() + a.size(), *b_begin = b.data(),
-             *b_end = b.data() + b.size();
-  require(a.size() == 0 || b.size() == 0 || !before(a_begin, b_end) || !before(b_begin, a_end), who,
-          ": y and other results must not overlap an input or each other");
 }
 
 }  // namespace EIGENFORMER_ABI

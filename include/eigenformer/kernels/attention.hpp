@@ -8,7 +8,7 @@
 //
 //   y_t = sum_j p_tj v_j,   p_t = softmax over the visible j of (cap(scale * q_t . k_j) + bias_tj)
 //
-// where cap(s) = c tanh(s / c), if asked for (Gemma 2), and relative embeddings (kernels/
+// where cap(s) = c tanh(s / c), if there is a cap (Gemma 2), and relative embeddings (kernels/
 // relative_keys.hpp) join the products before it.
 //
 //   q: (B, T, H, D)   k: (B, S, K, D)   v: (B, S, K, E)   y: (B, T, H, E)   strides of their own
@@ -30,10 +30,10 @@ namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 namespace kernels {
 
-/// Computes y, and the weights if asked for, with keys and values in panels: `a.k` and `a.v` are
-/// not read. Scratch memory doesn't depend on T or S. The mask must have been checked.
+/// Computes y, and the attention weights if they are asked for. Scratch memory doesn't depend on T
+/// or S. The mask must have been checked.
 template <class T>
-void attend(const Attention<T>& a, const KeyValuePanels<T>& panels, const Mask<T>& mask,
+void attend(const Attention<T>& a, const KeyValuePanels<const T>& panels, const Mask<T>& mask,
             Workspace& workspace) {
   const Index tokens = std::max<Index>(1, query_rows / a.group());
   const Index blocks = (a.queries + tokens - 1) / tokens;
@@ -54,11 +54,18 @@ void attend(const Attention<T>& a, const KeyValuePanels<T>& panels, const Mask<T
   }
 }
 
+/// Keys (B, S, K, D) and values (B, S, K, E) in memory.
+template <class T>
+struct KeysAndValues {
+  Heads<const T> k, v;
+};
+
 namespace internal {
 
-/// Brings keys and values into panels, then attends.
+/// Copies keys and values into panels, then attends.
 template <class T>
-void attend_to_given(const Attention<T>& a, const Mask<T>& mask, Workspace& workspace) {
+void attend_through_panels(const Attention<T>& a, const KeysAndValues<T>& from, const Mask<T>& mask,
+                           Workspace& workspace) {
   Scratch scratch(workspace);
   const auto panels = scratch_panels<T>({.batch = a.batch,
                                          .heads = a.key_value_heads,
@@ -66,23 +73,24 @@ void attend_to_given(const Attention<T>& a, const Mask<T>& mask, Workspace& work
                                          .head_size = a.head_size,
                                          .value_size = a.value_size},
                                         scratch);
-  write_keys_and_values(panels, a.k, a.v, a.keys, nullptr, a.key_counts, workspace);
-  attend(a, panels, mask, workspace);
+  write_keys_and_values(panels, from.k, from.v, a.keys, nullptr, a.key_counts, workspace);
+  attend<T>(a, panels, mask, workspace);
 }
 
-/// `a` over x (1, T, ...): the sequences that lie in it as batches. A batch has room for its longest
-/// sequence in every row; it ends before that would take more than four times its tokens.
+/// `a` over x (1, T, ...): the sequences in it as batches. A batch has room for its longest sequence
+/// in every row; it ends before that would take more than four times its tokens.
 template <class T>
-void attend_to_sequences(Attention<T> a, const Mask<T>& mask, Workspace& workspace) {
-  const IntegerSequence& lengths = mask.sequence_lengths;
+void attend_in_sequences(Attention<T> a, KeysAndValues<T> from, const Mask<T>& mask,
+                         Workspace& workspace) {
+  const IntegerSequence& lengths = *mask.sequence_lengths;
   Scratch scratch(workspace);
   auto* counts = scratch.array<Index>(lengths.size());
   auto* starts = scratch.array<Index>(lengths.size());
   a.query_counts = a.key_counts = counts;
-  a.q.starts = a.k.starts = a.v.starts = a.y.starts = starts;
+  a.q.starts = from.k.starts = from.v.starts = a.y.starts = starts;
   const auto attend_to_batch = [&] {
     a.keys = a.queries;
-    if (a.queries > 0) attend_to_given(a, mask, workspace);
+    if (a.queries > 0) attend_through_panels(a, from, mask, workspace);
   };
   Index tokens = 0;
   a.batch = a.queries = 0;
@@ -104,14 +112,15 @@ void attend_to_sequences(Attention<T> a, const Mask<T>& mask, Workspace& workspa
 
 }  // namespace internal
 
-/// The same with keys and values from `a.k` and `a.v`, brought into panels first. Scratch memory
-/// grows in proportion to S.
+/// The same with keys and values from memory, which are copied into panels first. Scratch memory grows
+/// in proportion to S.
 template <class T>
-void attend(const Attention<T>& a, const Mask<T>& mask, Workspace& workspace) {
-  if (mask.sequence_lengths.given()) {
-    internal::attend_to_sequences(a, mask, workspace);
+void attend(const Attention<T>& a, const KeysAndValues<T>& from, const Mask<T>& mask,
+            Workspace& workspace) {
+  if (mask.sequence_lengths) {
+    internal::attend_in_sequences(a, from, mask, workspace);
   } else {
-    internal::attend_to_given(a, mask, workspace);
+    internal::attend_through_panels(a, from, mask, workspace);
   }
 }
 
@@ -119,13 +128,13 @@ void attend(const Attention<T>& a, const Mask<T>& mask, Workspace& workspace) {
 
 /// Attention over given queries (B, H, T, D), keys (B, K, S, D) and values (B, K, S, E): the result
 /// (B, H, T, E). The shapes are those of PyTorch's scaled_dot_product_attention, with K dividing H
-/// (its enable_gqa). `scale` defaults to 1 / sqrt(D). `weights`, when not null, receives the
-/// probabilities (B, H, T, S).
+/// (its enable_gqa). `scale` defaults to 1 / sqrt(D). `attention_weights`, when not null, receives
+/// the probabilities (B, H, T, S).
 template <class T>
 Tensor<T, 4> scaled_dot_product_attention(const Tensor<T, 4>& q, const Tensor<T, 4>& k,
                                           const Tensor<T, 4>& v, const Mask<T>& mask = {},
                                           std::optional<double> scale = {},
-                                          Tensor<T, 4>* weights = nullptr) {
+                                          Tensor<T, 4>* attention_weights = nullptr) {
   constexpr const char* who = "scaled_dot_product_attention";
   const Index batch = q.dim(0), heads = q.dim(1), queries = q.dim(2), head_size = q.dim(3);
   const Index key_value_heads = k.dim(1), keys = k.dim(2), value_size = v.dim(3);
@@ -137,12 +146,12 @@ Tensor<T, 4> scaled_dot_product_attention(const Tensor<T, 4>& q, const Tensor<T,
           ": the heads of k and v must divide those of q; got ", key_value_heads, " and ", heads);
   const Shape<4> scores{batch, heads, queries, keys};
   kernels::require_valid_mask(who, mask, scores);
-  if (weights != nullptr) kernels::require_no_sequences(who, mask);
+  if (attention_weights != nullptr) kernels::require_no_sequences(who, mask);
 
   Tensor<T, 4> y({batch, heads, queries, value_size});
-  Tensor<T, 4> probabilities(weights != nullptr ? scores : Shape<4>{});
+  Tensor<T, 4> probabilities(attention_weights != nullptr ? scores : Shape<4>{});
   if (heads == 0) {
-    if (weights != nullptr) *weights = std::move(probabilities);
+    if (attention_weights != nullptr) *attention_weights = std::move(probabilities);
     return y;
   }
   using std::sqrt;
@@ -156,13 +165,13 @@ Tensor<T, 4> scaled_dot_product_attention(const Tensor<T, 4>& q, const Tensor<T,
        .head_size = head_size,
        .value_size = value_size,
        .q = kernels::Heads<const T>::head_major(q.data(), heads, queries, head_size),
-       .k = kernels::Heads<const T>::head_major(k.data(), key_value_heads, keys, head_size),
-       .v = kernels::Heads<const T>::head_major(v.data(), key_value_heads, keys, value_size),
        .y = kernels::Heads<T>::head_major(y.data(), heads, queries, value_size),
        .scale = scale ? static_cast<T>(*scale) : T(1) / sqrt(static_cast<T>(head_size)),
-       .weights = weights == nullptr ? nullptr : probabilities.data()},
+       .attention_weights = attention_weights == nullptr ? nullptr : probabilities.data()},
+      {.k = kernels::Heads<const T>::head_major(k.data(), key_value_heads, keys, head_size),
+       .v = kernels::Heads<const T>::head_major(v.data(), key_value_heads, keys, value_size)},
       mask, workspace);
-  if (weights != nullptr) *weights = std::move(probabilities);
+  if (attention_weights != nullptr) *attention_weights = std::move(probabilities);
   return y;
 }
 

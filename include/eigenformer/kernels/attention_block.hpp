@@ -27,10 +27,10 @@ struct Attention {
   Index batch, queries, keys;    // B, T, S
   Index heads, key_value_heads;  // H, K; K divides H
   Index head_size, value_size;   // D, E
-  Heads<const T> q, k, v;
+  Heads<const T> q;
   Heads<T> y;
   T scale;
-  T* weights = nullptr;  // (B, H, T, S) probabilities, when asked for
+  T* attention_weights = nullptr;  // (B, H, T, S) probabilities, or null
 
   T soft_cap = 0;                   // 0: none
   const T* alibi_slopes = nullptr;  // (H), or null
@@ -54,7 +54,7 @@ class AttentionBlock {
   static constexpr Index lanes = SoftmaxTile<T>::lanes;
 
  public:
-  AttentionBlock(const Attention<T>& a, const KeyValuePanels<T>& panels, const Mask<T>& mask,
+  AttentionBlock(const Attention<T>& a, const KeyValuePanels<const T>& panels, const Mask<T>& mask,
                  Index b, Index key_value_head, Index t_begin, Index t_end, Arena& arena)
       : a_(a),
         panels_(panels),
@@ -101,7 +101,7 @@ class AttentionBlock {
     for (Index row = 0; row < rows_; ++row)
       sum_[row] = machine<T>().sum(sums_ + row * lanes, lanes);
     store_result();
-    if (a_.weights != nullptr) store_weights();
+    if (a_.attention_weights != nullptr) store_weights();
   }
 
  private:
@@ -140,12 +140,12 @@ class AttentionBlock {
       relative_scores_->add(q_, panels, a_.scale, first_position_, j, n, scores_);
     for (Index row = 0; row < rows_; ++row) {
       T* s = scores_ + row * key_tile;
-      // Leaving out the keys beyond has the bits of adding their zeros.
+      // Keys beyond would add zeros, which changes no bit.
       const Index seen = seen_[row] = std::clamp<Index>(visible_[row].end - j, 0, n);
       if (a_.soft_cap > 0) machine<T>().soft_cap(s, seen, a_.soft_cap);
       if (a_.alibi_slopes != nullptr) add_alibi(row, j, seen, s);
       if (mask_.offset_bias) add_offset_bias(row, j, seen, s);
-      if (mask_.bias.given()) add_bias(row, j, seen, s);
+      if (mask_.bias) add_bias(row, j, seen, s);
       mask_scores(row, j, seen, s);
     }
   }
@@ -167,8 +167,8 @@ class AttentionBlock {
   }
 
   void add_bias(Index row, Index j, Index n, T* s) const {
-    const T* bias = mask_.bias.keys(b_, head(row), token(row));
-    const Index stride = mask_.bias.key_stride();
+    const T* bias = mask_.bias->keys(b_, head(row), token(row));
+    const Index stride = mask_.bias->key_stride();
     for (Index i = 0; i < n; ++i) s[i] = biased(s[i], bias[(j + i) * stride]);
   }
 
@@ -179,9 +179,9 @@ class AttentionBlock {
       const bool* allowed = mask_.key_allowed->data() + b_ * a_.keys + j;
       for (Index i = begin; i < n; ++i) s[i] = allowed[i] ? s[i] : minus_infinity;
     }
-    if (mask_.allowed.given()) {
-      const bool* allowed = mask_.allowed.keys(b_, head(row), token(row));
-      const Index stride = mask_.allowed.key_stride();
+    if (mask_.allowed) {
+      const bool* allowed = mask_.allowed->keys(b_, head(row), token(row));
+      const Index stride = mask_.allowed->key_stride();
       for (Index i = begin; i < n; ++i) s[i] = allowed[(j + i) * stride] ? s[i] : minus_infinity;
     }
   }
@@ -245,11 +245,11 @@ class AttentionBlock {
   }
 
   T* weights(Index row) const {
-    return a_.weights + ((b_ * a_.heads + head(row)) * a_.queries + token(row)) * a_.keys;
+    return a_.attention_weights + ((b_ * a_.heads + head(row)) * a_.queries + token(row)) * a_.keys;
   }
 
   const Attention<T>& a_;
-  const KeyValuePanels<T>& panels_;
+  const KeyValuePanels<const T>& panels_;
   const Mask<T>& mask_;
   Index b_, key_value_head_, t_begin_, rows_;
   Index first_position_, keys_;

@@ -8,8 +8,8 @@
 //   values:  panel_width features side by side, [e / width][slot][e % width]
 //
 // A token is written once and never moved, so a cache of the past keeps its keys and values in this
-// layout, and whole sequences are brought into it before attention. Slots that were never written
-// may hold anything: their values are not read, the scores of their keys are thrown away.
+// layout, and whole sequences are copied into it before attention. Slots that were never written
+// may hold anything: their values are not read, the scores of their keys are discarded.
 
 #include <algorithm>
 
@@ -47,31 +47,39 @@ struct Heads {
   }
 };
 
+/// A view of panels; `T` may be const.
 template <class T>
 struct KeyValuePanels {
-  static_assert(key_tile % panel_width<T> == 0);
+  using Scalar = std::remove_const_t<T>;
+  using Flag = std::conditional_t<std::is_const_v<T>, const bool, bool>;
+  static constexpr Index width = panel_width<Scalar>;
+  static_assert(key_tile % width == 0);
 
   Index batch = 0, heads = 0, slots = 0;  // B, K, capacity
   Index head_size = 0, value_size = 0;    // D, E
   T* keys = nullptr;                      // key_elements()
   T* values = nullptr;                    // value_elements()
-  bool* finite = nullptr;                 // tile_count(): no value of the tile is NaN or infinite
+  Flag* finite = nullptr;                 // tile_count(): no value of the tile is NaN or infinite
+
+  operator KeyValuePanels<const Scalar>() const {
+    return {batch, heads, slots, head_size, value_size, keys, values, finite};
+  }
 
   Index tiles() const { return (slots + key_tile - 1) / key_tile; }
-  Index key_elements() const { return batch * heads * whole_panels<T>(slots) * head_size; }
-  Index value_elements() const { return batch * heads * whole_panels<T>(value_size) * slots; }
+  Index key_elements() const { return batch * heads * whole_panels<Scalar>(slots) * head_size; }
+  Index value_elements() const { return batch * heads * whole_panels<Scalar>(value_size) * slots; }
   Index tile_count() const { return batch * heads * tiles(); }
 
   /// The panel of the slots from `slot` on, a multiple of panel_width.
   T* key_panel(Index b, Index head, Index slot) const {
-    return keys + ((b * heads + head) * whole_panels<T>(slots) + slot) * head_size;
+    return keys + ((b * heads + head) * whole_panels<Scalar>(slots) + slot) * head_size;
   }
   /// The features from `feature` on, a multiple of panel_width, of the slots from `slot` on.
   T* value_panel(Index b, Index head, Index feature, Index slot) const {
-    return values + ((b * heads + head) * whole_panels<T>(value_size) + feature) * slots +
-           slot * panel_width<T>;
+    return values + ((b * heads + head) * whole_panels<Scalar>(value_size) + feature) * slots +
+           slot * width;
   }
-  bool& tile_is_finite(Index b, Index head, Index slot) const {
+  Flag& tile_is_finite(Index b, Index head, Index slot) const {
     return finite[(b * heads + head) * tiles() + slot / key_tile];
   }
 };

@@ -44,8 +44,6 @@ inline namespace EIGENFORMER_ABI {
 /// Tensor<std::int32_t, 1>, indices of Eigen ...
 class IntegerSequence {
  public:
-  IntegerSequence() = default;
-
   template <std::ranges::contiguous_range Range>
   requires(
       std::ranges::sized_range<Range>&& std::signed_integral<std::ranges::range_value_t<Range>> &&
@@ -53,13 +51,9 @@ class IntegerSequence {
        sizeof(std::ranges::range_value_t<Range>) == 8)) IntegerSequence(const Range& range)
       : data_(std::ranges::data(range)),
         size_(static_cast<Index>(std::ranges::size(range))),
-        wide_(sizeof(std::ranges::range_value_t<Range>) == 8),
-        given_(true) {}
+        wide_(sizeof(std::ranges::range_value_t<Range>) == 8) {}
 
   Index size() const { return size_; }
-
-  /// False only for the default: an empty range is a given one.
-  bool given() const { return given_; }
 
   Index operator[](Index i) const {
     EIGENFORMER_ASSERT(i >= 0 && i < size_);
@@ -68,7 +62,7 @@ class IntegerSequence {
   }
 
   friend bool operator==(const IntegerSequence& a, const IntegerSequence& b) {
-    if (a.given_ != b.given_ || a.size_ != b.size_) return false;
+    if (a.size_ != b.size_) return false;
     for (Index i = 0; i < a.size_; ++i) {
       if (a[i] != b[i]) return false;
     }
@@ -79,7 +73,6 @@ class IntegerSequence {
   const void* data_ = nullptr;
   Index size_ = 0;
   bool wide_ = false;
-  bool given_ = false;
 };
 
 /// A read-only view that stands for (B, H, T, S) by repeating axes of extent 1; axes that are
@@ -87,10 +80,8 @@ class IntegerSequence {
 template <class T>
 class Broadcast {
  public:
-  Broadcast() = default;
-
   template <int Rank>
-  requires(Rank <= 4) Broadcast(TensorView<const T, Rank> view) : data_(view.data()), given_(true) {
+  requires(Rank <= 4) Broadcast(TensorView<const T, Rank> view) : data_(view.data()) {
     Index stride = 1;
     for (int axis = 3; axis >= 0; --axis) {
       const int own = axis - (4 - Rank);
@@ -113,7 +104,6 @@ class Broadcast {
                   "type in Mask::bias");
   }
 
-  bool given() const { return given_; }
   const T* data() const { return data_; }
   Index size() const { return shape_.size(); }
   const Shape<4>& shape() const { return shape_; }
@@ -127,7 +117,6 @@ class Broadcast {
   /// Throws unless every extent is 1 or that of `full`.
   void require_broadcastable(std::string_view who, std::string_view field,
                              const Shape<4>& full) const {
-    if (!given_) return;
     for (int axis = 0; axis < 4; ++axis) {
       require(shape_[axis] == 1 || shape_[axis] == full[axis], who, ": ", field,
               ": shape must broadcast to ", full, "; got ", shape_);
@@ -138,20 +127,19 @@ class Broadcast {
   const T* data_ = nullptr;
   Shape<4> shape_{};
   Shape<4> strides_{};
-  bool given_ = false;
 };
 
 template <class T>
 struct Mask {
   bool causal = false;
   Index query_offset = 0;
-  IntegerSequence key_lengths = {};
+  std::optional<IntegerSequence> key_lengths = {};
   std::optional<TensorView<const bool, 2>> key_allowed = {};
-  Broadcast<bool> allowed = {};
-  Broadcast<T> bias = {};
+  std::optional<Broadcast<bool>> allowed = {};
+  std::optional<Broadcast<T>> bias = {};
   Index window = 0;
   std::optional<TensorView<const T, 2>> offset_bias = {};
-  IntegerSequence sequence_lengths = {};
+  std::optional<IntegerSequence> sequence_lengths = {};
 };
 
 namespace kernels {
@@ -175,7 +163,7 @@ inline void require_sequences(std::string_view who, const IntegerSequence& lengt
 /// Throws if the mask has sequence_lengths, for those that can't follow them.
 template <class T>
 void require_no_sequences(std::string_view who, const Mask<T>& mask) {
-  require(!mask.sequence_lengths.given(), who,
+  require(!mask.sequence_lengths, who,
           ": mask.sequence_lengths is for self-attention without a cache");
 }
 
@@ -189,14 +177,13 @@ void require_valid_mask(std::string_view who, const Mask<T>& mask, const Shape<4
       who, ": mask.window and mask.query_offset must be within +-", furthest, "; got ", mask.window,
       " and ", mask.query_offset);
   require(mask.window >= 0, who, ": mask.window must be >= 0 (0: none); got ", mask.window);
-  if (mask.key_lengths.given()) {
-    require(mask.key_lengths.size() == batch, who,
-            ": mask.key_lengths must hold one length for each of ", batch, " batch rows; got ",
-            mask.key_lengths.size());
+  if (mask.key_lengths) {
+    const IntegerSequence& lengths = *mask.key_lengths;
+    require(lengths.size() == batch, who, ": mask.key_lengths must hold one length for each of ",
+            batch, " batch rows; got ", lengths.size());
     for (Index b = 0; b < batch; ++b) {
-      require(mask.key_lengths[b] >= 0 && mask.key_lengths[b] <= keys, who,
-              ": mask.key_lengths must be in [0, ", keys, "]; got ", mask.key_lengths[b],
-              " for batch row ", b);
+      require(lengths[b] >= 0 && lengths[b] <= keys, who, ": mask.key_lengths must be in [0, ",
+              keys, "]; got ", lengths[b], " for batch row ", b);
     }
   }
   if (mask.key_allowed) {
@@ -209,16 +196,16 @@ void require_valid_mask(std::string_view who, const Mask<T>& mask, const Shape<4
             ": mask.offset_bias must be (1 or ", scores[1], ", 2 R + 1); got ",
             mask.offset_bias->shape());
   }
-  if (mask.sequence_lengths.given()) {
-    require_sequences(who, mask.sequence_lengths, batch, scores[2]);
-    require(keys == scores[2] && !mask.key_lengths.given() && !mask.key_allowed &&
-                !mask.allowed.given() && !mask.bias.given() && mask.query_offset == 0,
+  if (mask.sequence_lengths) {
+    require_sequences(who, *mask.sequence_lengths, batch, scores[2]);
+    require(keys == scores[2] && !mask.key_lengths && !mask.key_allowed && !mask.allowed &&
+                !mask.bias && mask.query_offset == 0,
             who,
             ": beside mask.sequence_lengths only causal, window and offset_bias may be given, in "
             "self-attention");
   }
-  mask.allowed.require_broadcastable(who, "mask.allowed", scores);
-  mask.bias.require_broadcastable(who, "mask.bias", scores);
+  if (mask.allowed) mask.allowed->require_broadcastable(who, "mask.allowed", scores);
+  if (mask.bias) mask.bias->require_broadcastable(who, "mask.bias", scores);
 }
 
 /// Keys begin <= j < end; empty if begin >= end.
@@ -232,7 +219,7 @@ template <class T>
 KeyRange visible_range(const Mask<T>& mask, Index b, Index position, Index keys) {
   KeyRange range{0, keys};
   if (mask.causal) range.end = std::clamp<Index>(position + 1, 0, keys);
-  if (mask.key_lengths.given()) range.end = (std::min)(range.end, mask.key_lengths[b]);
+  if (mask.key_lengths) range.end = (std::min)(range.end, (*mask.key_lengths)[b]);
   if (mask.window > 0) range.begin = std::clamp<Index>(position + 1 - mask.window, 0, keys);
   return range;
 }

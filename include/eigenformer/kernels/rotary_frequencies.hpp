@@ -33,6 +33,14 @@ enum class RotaryLayout { halves, interleaved };
 
 enum class RotaryScalingType { none, linear, dynamic, llama3, yarn };
 
+inline std::string to_string(RotaryLayout layout) {
+  return layout == RotaryLayout::halves ? "halves" : "interleaved";
+}
+inline std::string to_string(RotaryScalingType type) {
+  constexpr const char* names[] = {"none", "linear", "dynamic", "llama3", "yarn"};
+  return names[static_cast<std::size_t>(type)];
+}
+
 struct RotaryScaling {
   RotaryScalingType type = RotaryScalingType::none;
   double factor = 1;
@@ -43,6 +51,21 @@ struct RotaryScaling {
   double beta_slow = 1;                         // yarn: turns below which it is divided
   std::optional<double> attention_factor = {};  // yarn; default 0.1 ln(factor) + 1
   Index length = 0;                             // dynamic: positions of the sequence
+
+  friend bool operator==(const RotaryScaling&, const RotaryScaling&) = default;
+
+  template <class F, class... Scaling>
+  static void visit(F&& f, Scaling&... s) {
+    f("type", s.type...);
+    f("factor", s.factor...);
+    f("original_max_position_embeddings", s.original_max_position_embeddings...);
+    f("low_freq_factor", s.low_freq_factor...);
+    f("high_freq_factor", s.high_freq_factor...);
+    f("beta_fast", s.beta_fast...);
+    f("beta_slow", s.beta_slow...);
+    f("attention_factor", s.attention_factor...);
+    f("length", s.length...);
+  }
 };
 
 struct RotaryConfig {
@@ -50,6 +73,16 @@ struct RotaryConfig {
   double partial_rotary_factor = 1;  // the part of each head, from its front, that is turned
   RotaryLayout layout = RotaryLayout::halves;
   RotaryScaling rope_scaling = {};
+
+  friend bool operator==(const RotaryConfig&, const RotaryConfig&) = default;
+
+  template <class F, class... Rotary>
+  static void visit(F&& f, Rotary&... r) {
+    f("rope_theta", r.rope_theta...);
+    f("partial_rotary_factor", r.partial_rotary_factor...);
+    f("layout", r.layout...);
+    f("rope_scaling", r.rope_scaling...);
+  }
 };
 
 namespace kernels {

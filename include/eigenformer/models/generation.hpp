@@ -23,7 +23,6 @@
 #include <vector>
 
 #include "eigenformer/models/beam_search.hpp"
-#include "eigenformer/nn/embeddings.hpp"
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
@@ -103,9 +102,9 @@ concept GenerativeModel = requires(const Model& model, Index n,
                                    IntegerSequence token_counts, typename Model::Cache& cache,
                                    TensorView<typename Model::Scalar, 2> logits,
                                    std::span<const Index> rows, Workspace& workspace) {
-  { model.config.vocab_size } -> std::convertible_to<Index>;
+  { model.vocab_size() } -> std::convertible_to<Index>;
   { model.make_cache(n, n) } -> std::same_as<typename Model::Cache>;
-  model.forward_last(ids, typename Model::Inputs{.token_counts = token_counts}, cache, logits,
+  model.forward_last(ids, cache, typename Model::Inputs{.token_counts = token_counts}, logits,
                      workspace);
   cache.reorder(rows);
 };
@@ -122,11 +121,8 @@ void require_generation_fits(const Model& model, const typename Model::Cache& ca
                   cache.capacity();
                 }) {
     Index most = cache.capacity();
-    if constexpr (requires { model.config.position_embedding; }) {
-      if (model.config.position_embedding == PositionEmbedding::learned)
-        most =
-            (std::min)(most, model.config.max_position_embeddings - model.config.position_offset);
-    }
+    if constexpr (requires { model.longest_sequence(); })
+      most = (std::min)(most, model.longest_sequence());
     const Index rows = static_cast<Index>(prompts.size()) * config.num_beams;
     require(cache.batch() == rows, "generate: the cache must have ", rows,
             " rows, one for each prompt and beam; got ", cache.batch());
@@ -153,16 +149,16 @@ template <GenerativeModel Model, TokenCallback OnToken = IgnoreTokens>
 Generated generate(const Model& model, typename Model::Cache& cache, const TokenRows& prompts,
                    const GenerationConfig& config, Workspace& workspace, OnToken&& on_token = {}) {
   using Scalar = typename Model::Scalar;
-  config.checked(static_cast<Index>(prompts.size()), model.config.vocab_size);
+  config.checked(static_cast<Index>(prompts.size()), model.vocab_size());
   internal::require_prompts(prompts);
   internal::require_generation_fits(model, cache, prompts, config);
   const auto step = [&](TensorView<const std::int32_t, 2> ids, const IntegerSequence& counts,
                         TensorView<Scalar, 2> logits) {
-    model.forward_last(ids, typename Model::Inputs{.token_counts = counts}, cache, logits,
+    model.forward_last(ids, cache, typename Model::Inputs{.token_counts = counts}, logits,
                        workspace);
   };
   const auto reorder = [&](std::span<const Index> rows) { cache.reorder(rows); };
-  return generate_with<Scalar>(step, reorder, model.config.vocab_size, prompts, config, workspace,
+  return generate_with<Scalar>(step, reorder, model.vocab_size(), prompts, config, workspace,
                                on_token);
 }
 
@@ -171,7 +167,7 @@ template <GenerativeModel Model, TokenCallback OnToken = IgnoreTokens>
 Generated generate(const Model& model, const TokenRows& prompts, const GenerationConfig& config,
                    Workspace& workspace, OnToken&& on_token = {}) {
   const Index batch = static_cast<Index>(prompts.size());
-  config.checked(batch, model.config.vocab_size);
+  config.checked(batch, model.vocab_size());
   internal::require_prompts(prompts);
   auto cache = model.make_cache(batch * config.num_beams, generation_capacity(prompts, config));
   return generate(model, cache, prompts, config, workspace, on_token);

@@ -19,18 +19,17 @@ struct MaskedLanguageModel {
   template <class F>
   using WithFormat = MaskedLanguageModel<F, Norm, FeedForwardNetwork>;
 
-  TransformerEncoderConfig config;
+  using Ids = TensorView<const std::int32_t, 2>;
+
+  TransformerConfig config;
   TransformerEncoder<Format, Norm, FeedForwardNetwork> encoder;
   MaskedLanguageModelHead<Format> head;
 
-  explicit MaskedLanguageModel(const TransformerEncoderConfig& config_)
-      : config(config_),
+  explicit MaskedLanguageModel(const TransformerConfig& config_)
+      : config(config_.with_defaults(encoder_defaults())),
         encoder(config),
-        head({.hidden_size = config.hidden_size,
-              .vocab_size = config.vocab_size,
-              .activation = config.activation,
-              .layer_norm_eps = config.layer_norm_eps,
-              .norm_bias = config.norm_bias}) {}
+        head(MaskedLanguageModelHeadConfig::from(config)) {}
+  EIGENFORMER_STRONG_COPIES(MaskedLanguageModel)
 
   template <class F, class... Model>
   static void visit(F&& f, Model&... model) {
@@ -38,22 +37,31 @@ struct MaskedLanguageModel {
     f("head", model.head...);
   }
 
-  void forward(TensorView<const std::int32_t, 2> ids, const EmbeddingInputs& inputs,
-               const Mask<Scalar>& mask, TensorView<Scalar, 3> logits, Workspace& workspace) const {
+  void forward(Ids ids, const EmbeddingInputs& inputs, const Mask<Scalar>& mask,
+               TensorView<Scalar, 3> logits, const LayerObserver<Scalar>& observer,
+               Workspace& workspace) const {
     require_shape("MaskedLanguageModel: logits", logits.shape(),
                   {ids.dim(0), ids.dim(1), config.vocab_size});
     Scratch scratch(workspace);
     const auto hidden = scratch.tensor<Scalar, 3>({ids.dim(0), ids.dim(1), config.hidden_size});
-    encoder.forward(ids, inputs, mask, hidden, workspace);
+    encoder.forward(ids, inputs, mask, hidden, observer, workspace);
     head.forward(hidden, encoder.embeddings.token.weight, logits, workspace);
   }
+  void forward(Ids ids, const EmbeddingInputs& inputs, const Mask<Scalar>& mask,
+               TensorView<Scalar, 3> logits, Workspace& workspace) const {
+    forward(ids, inputs, mask, logits, Observer<Scalar>(), workspace);
+  }
 
-  Tensor<Scalar, 3> operator()(const Tensor<std::int32_t, 2>& ids, const Mask<Scalar>& mask = {},
-                               const EmbeddingInputs& inputs = {}) const {
+  Tensor<Scalar, 3> operator()(const Tensor<std::int32_t, 2>& ids, const EmbeddingInputs& inputs,
+                               const Mask<Scalar>& mask) const {
     Tensor<Scalar, 3> logits({ids.dim(0), ids.dim(1), config.vocab_size});
     Workspace workspace;
     forward(ids, inputs, mask, logits, workspace);
     return logits;
+  }
+  Tensor<Scalar, 3> operator()(const Tensor<std::int32_t, 2>& ids,
+                               const Mask<Scalar>& mask = {}) const {
+    return (*this)(ids, {}, mask);
   }
 };
 

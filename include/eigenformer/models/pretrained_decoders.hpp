@@ -108,8 +108,8 @@ inline RotaryConfig rotary_from(const ConfigFile& config) {
   return rotary;
 }
 
-inline TransformerDecoderConfig gpt2_config_from(const ConfigFile& config) {
-  TransformerDecoderConfig c;
+inline TransformerConfig gpt2_config_from(const ConfigFile& config) {
+  TransformerConfig c;
   c.vocab_size = config.get<Index>("vocab_size");
   c.hidden_size = positive(config, "n_embd");
   c.num_hidden_layers = number_of_layers(config, "n_layer");
@@ -154,9 +154,9 @@ inline Index sliding_window_from(const ConfigFile& config, Index layers) {
   return first == 0 ? window : 0;
 }
 
-inline TransformerDecoderConfig llama_config_from(const ConfigFile& config) {
+inline TransformerConfig llama_config_from(const ConfigFile& config) {
   const auto type = config.get<std::string>("model_type");
-  TransformerDecoderConfig c;
+  TransformerConfig c;
   c.vocab_size = config.get<Index>("vocab_size");
   c.hidden_size = positive(config, "hidden_size");
   c.num_hidden_layers = number_of_layers(config, "num_hidden_layers");
@@ -181,7 +181,7 @@ inline TransformerDecoderConfig llama_config_from(const ConfigFile& config) {
   c.output_bias = biases;
   c.feed_forward_bias = config.get<bool>("mlp_bias", false);
   c.query_key_norm = type == "qwen3";
-  c.sliding_window = sliding_window_from(config, c.num_hidden_layers);
+  c.sliding_window = sliding_window_from(config, c.layers());
   c.attention_probs_dropout_prob = probability(config, "attention_dropout");
   return c;
 }
@@ -195,14 +195,14 @@ inline bool is_llama_kind(const ConfigFile& config) {
 
 /// The decoder that a config.json describes. With rope_scaling of type dynamic, `length` in it is
 /// yours to set: the longest sequence.
-inline TransformerDecoderConfig decoder_config_from(const ConfigFile& config) {
+inline TransformerConfig decoder_config_from(const ConfigFile& config) {
   if (internal::is_llama_kind(config)) return internal::llama_config_from(config);
   if (config.get<std::string>("model_type") == "gpt2") return internal::gpt2_config_from(config);
   internal::fail_model_type(config, "one of gpt2, llama, mistral, qwen2, qwen3");
 }
 
 /// The decoder of a file of llama2.c.
-inline TransformerDecoderConfig decoder_config_from(const Llama2cHeader& header) {
+inline TransformerConfig decoder_config_from(const Llama2cHeader& header) {
   return {.vocab_size = header.vocab_size,
           .hidden_size = header.hidden_size,
           .num_hidden_layers = header.num_hidden_layers,
@@ -227,7 +227,7 @@ inline TransformerDecoderConfig decoder_config_from(const Llama2cHeader& header)
 template <class Format, template <class> class Norm = LayerNorm,
           template <class> class FeedForwardNetwork = FeedForward>
 TransformerDecoder<Format, Norm, FeedForwardNetwork> load_decoder(
-    PretrainedFiles& files, const TransformerDecoderConfig& config) {
+    PretrainedFiles& files, const TransformerConfig& config) {
   const bool llama = internal::is_llama_kind(files.config);
   internal::require_parts<Format, Norm, FeedForwardNetwork>(files.config, llama, llama);
   return internal::load_model<TransformerDecoder<Format, Norm, FeedForwardNetwork>>(

@@ -16,8 +16,7 @@ inline namespace EIGENFORMER_ABI {
 namespace internal {
 
 /// The fields that all encoders share.
-template <class ModelConfig>
-void read_encoder_fields(const ConfigFile& config, ModelConfig& c) {
+inline void read_encoder_fields(const ConfigFile& config, TransformerConfig& c) {
   c.hidden_size = positive(config, "hidden_size");
   c.num_hidden_layers = number_of_layers(config, "num_hidden_layers");
   c.num_attention_heads = positive(config, "num_attention_heads");
@@ -30,7 +29,7 @@ void read_encoder_fields(const ConfigFile& config, ModelConfig& c) {
 }
 
 /// Absolute positions stand in a table, relative ones in one of each layer.
-inline void read_positions(const ConfigFile& config, TransformerEncoderConfig& c) {
+inline void read_positions(const ConfigFile& config, TransformerConfig& c) {
   const auto type = config.get<std::string>("position_embedding_type", "absolute");
   if (type == "absolute") return;
   c.position_embedding = PositionEmbedding::none;
@@ -66,12 +65,12 @@ inline ImageSize image_size_from(const ConfigFile& config, const std::string& ke
 }  // namespace internal
 
 /// The encoder that a config.json of model type bert describes.
-inline TransformerEncoderConfig encoder_config_from(const ConfigFile& config) {
+inline TransformerConfig encoder_config_from(const ConfigFile& config) {
   internal::require_model_type(config, "bert");
   for (const char* key : {"is_decoder", "add_cross_attention"}) {
     if (config.get<bool>(key, false)) config.fail(key, " is true; an encoder is wanted");
   }
-  TransformerEncoderConfig c;
+  TransformerConfig c;
   internal::read_encoder_fields(config, c);
   c.vocab_size = config.get<Index>("vocab_size");
   c.max_position_embeddings = config.get<Index>("max_position_embeddings");
@@ -82,14 +81,16 @@ inline TransformerEncoderConfig encoder_config_from(const ConfigFile& config) {
 }
 
 /// With BERT's pooler.
-inline SequenceClassifierConfig sequence_classifier_config_from(const ConfigFile& config) {
-  return {.encoder = encoder_config_from(config), .num_labels = internal::count_labels(config)};
+inline TransformerConfig sequence_classifier_config_from(const ConfigFile& config) {
+  TransformerConfig c = encoder_config_from(config);
+  c.num_labels = internal::count_labels(config);
+  return c;
 }
 
 /// The image classifier that a config.json of model type vit describes.
-inline VisionTransformerConfig vision_transformer_config_from(const ConfigFile& config) {
+inline TransformerConfig vision_transformer_config_from(const ConfigFile& config) {
   internal::require_model_type(config, "vit");
-  VisionTransformerConfig c;
+  TransformerConfig c;
   internal::read_encoder_fields(config, c);
   c.image_size = internal::image_size_from(config, "image_size");
   c.patch_size = internal::image_size_from(config, "patch_size");

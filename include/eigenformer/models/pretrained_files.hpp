@@ -7,6 +7,7 @@
 #include "eigenformer/io/config_file.hpp"
 #include "eigenformer/io/load.hpp"
 #include "eigenformer/kernels/activation.hpp"
+#include "eigenformer/nn/transformer_config.hpp"
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
@@ -113,8 +114,8 @@ inline void require_heads_divide(const ConfigFile& config, const std::string& ke
 }
 
 /// The model's shapes without storage. What its constructor refuses is an error of config.json.
-template <class Model, class ModelConfig>
-auto shapes_of(const ModelConfig& config, [[maybe_unused]] const ConfigFile& file) {
+template <class Model>
+auto shapes_of(const TransformerConfig& config, [[maybe_unused]] const ConfigFile& file) {
   using Shapes = typename Model::template WithFormat<ShapeOnly>;
 #if EIGENFORMER_EXCEPTIONS
   try {
@@ -128,8 +129,8 @@ auto shapes_of(const ModelConfig& config, [[maybe_unused]] const ConfigFile& fil
 }
 
 /// A model of this configuration, read only after its shapes were found to fit.
-template <class Model, class ModelConfig>
-Model load_model(const ModelConfig& config, PretrainedFiles& files, const KeyMap& map) {
+template <class Model>
+Model load_model(const TransformerConfig& config, PretrainedFiles& files, const KeyMap& map) {
   require_fit(shapes_of<Model>(config, files.config), files.checkpoint, map);
   Model model(config);
   load(model, files.checkpoint, map, {.in_place = true});

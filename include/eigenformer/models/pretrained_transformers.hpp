@@ -40,7 +40,7 @@ inline TransformerConfig t5_config_from(const ConfigFile& config) {
   c.num_hidden_layers = number_of_layers(config, "num_layers");
   c.num_decoder_layers = config.contains("num_decoder_layers")
                              ? number_of_layers(config, "num_decoder_layers")
-                             : c.num_hidden_layers;
+                             : c.layers();
   c.num_attention_heads = positive(config, "num_heads");
   c.head_size = positive(config, "d_kv");
   if (c.head_size * c.num_attention_heads > 0x7fffffff) {

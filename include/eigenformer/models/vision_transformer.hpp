@@ -8,45 +8,31 @@
 //
 // `features` gives all tokens after the final norm: (B, 1 + N, hidden_size).
 
-#include "eigenformer/models/encoder_stack.hpp"
+#include "eigenformer/models/layers.hpp"
+#include "eigenformer/nn/encoder_layer.hpp"
 #include "eigenformer/nn/patch_embedding.hpp"
 #include "eigenformer/nn/pooler.hpp"
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 
-/// The defaults are ViT-B/16's, for 1000 classes.
-struct VisionTransformerConfig {
-  ImageSize image_size = 224;
-  ImageSize patch_size = 16;
-  Index num_channels = 3;
-  Index hidden_size = 768;
-  Index num_hidden_layers = 12;
-  Index num_attention_heads = 12;
-  Index num_key_value_heads = 0;
-  Index head_size = 0;
-  Index intermediate_size = 3072;
-  Activation activation = Activation::gelu;
-  NormPlacement norm_placement = NormPlacement::pre;
-  bool final_norm = true;
-  Index num_labels = 1000;
-  double layer_norm_eps = 1e-12;
-  double rms_norm_eps = 1e-6;
-  bool query_bias = true;
-  bool key_bias = true;
-  bool value_bias = true;
-  bool output_bias = true;
-  bool feed_forward_bias = true;
-  bool norm_bias = true;
-  std::optional<double> attention_scale = {};
-  AttentionPositions attention_positions = {};
-  bool query_key_norm = false;
-  double attn_logit_softcapping = 0;  // 0: none
-  Index sliding_window = 0;           // 0: none
-  double attention_probs_dropout_prob = 0;
-  double activation_dropout_prob = 0;
-  double hidden_dropout_prob = 0;
-};
+/// What a vision transformer takes for fields that are left open: ViT-B/16's, for 1000 classes.
+inline TransformerConfig vision_defaults() {
+  TransformerConfig defaults = layer_defaults();
+  defaults.image_size = 224;
+  defaults.patch_size = 16;
+  defaults.num_channels = 3;
+  defaults.hidden_size = 768;
+  defaults.num_hidden_layers = 12;
+  defaults.num_attention_heads = 12;
+  defaults.intermediate_size = 3072;
+  defaults.norm_placement = NormPlacement::pre;
+  defaults.final_norm = true;
+  defaults.num_labels = 1000;
+  defaults.layer_norm_eps = 1e-12;
+  defaults.rms_norm_eps = 1e-6;
+  return defaults;
+}
 
 template <class Format, template <class> class Norm = LayerNorm,
           template <class> class FeedForwardNetwork = FeedForward>
@@ -56,7 +42,7 @@ struct VisionTransformer {
   template <class F>
   using WithFormat = VisionTransformer<F, Norm, FeedForwardNetwork>;
 
-  VisionTransformerConfig config;
+  TransformerConfig config;
   PatchEmbedding<Format> patch_embedding;
   Parameter<Format, 1> class_token;                   // (hidden_size)
   Parameter<Format, 2> position_embedding;            // (1 + N, hidden_size)
@@ -65,17 +51,16 @@ struct VisionTransformer {
   std::optional<Norm<Format>> final_norm;
   Linear<Format> head;
 
-  explicit VisionTransformer(const VisionTransformerConfig& config_)
-      : config(config_),
-        patch_embedding(PatchEmbedding<Format>::config_from(config)),
+  explicit VisionTransformer(const TransformerConfig& config_)
+      : config(config_.with_defaults(vision_defaults())),
+        patch_embedding(PatchEmbeddingConfig::from(config)),
         class_token({config.hidden_size}),
         position_embedding({1 + patch_embedding.config.num_patches(), config.hidden_size}),
-        layers(make_encoder_layers<Layer>(config)),
+        relative_bias(make_relative_bias<Format>(config, true)),
+        layers(make_layers<Layer>(config)),
         final_norm(make_final_norm<Norm<Format>>(config)),
-        head({config.hidden_size, config.num_labels}) {
-    if (config.attention_positions.has_relative_bias())
-      relative_bias.emplace(RelativeBias<Format>::config_from(config, true));
-  }
+        head({config.hidden_size, config.num_labels}) {}
+  EIGENFORMER_STRONG_COPIES(VisionTransformer)
 
   template <class F, class... Model>
   static void visit(F&& f, Model&... model) {
@@ -99,9 +84,11 @@ struct VisionTransformer {
 
   /// All tokens after the final norm, (B, sequence_length(), hidden_size).
   void features(TensorView<const Scalar, 4> images, TensorView<Scalar, 3> y,
-                Workspace& workspace) const {
+                const LayerObserver<Scalar>& observer, Workspace& workspace) const {
     const Index batch = images.dim(0), tokens = sequence_length(), width = config.hidden_size;
     require_shape("VisionTransformer: y", y.shape(), {batch, tokens, width});
+    require_parts();
+    require_stack_call("VisionTransformer", *this, batch, tokens, tokens, Mask<Scalar>{});
     {
       Scratch scratch(workspace);
       const auto patches = scratch.tensor<Scalar, 3>({batch, tokens - 1, width});
@@ -115,19 +102,27 @@ struct VisionTransformer {
         kernels::add<Scalar>(rows, position_embedding, rows, workspace);
       }
     }
-    run_encoder(*this, Mask<Scalar>{}, y, workspace);
+    run_encoder(*this, Mask<Scalar>{}, y, observer, workspace);
+  }
+  void features(TensorView<const Scalar, 4> images, TensorView<Scalar, 3> y,
+                Workspace& workspace) const {
+    features(images, y, Observer<Scalar>(), workspace);
   }
 
   void forward(TensorView<const Scalar, 4> images, TensorView<Scalar, 2> logits,
-               Workspace& workspace) const {
+               const LayerObserver<Scalar>& observer, Workspace& workspace) const {
     require_shape("VisionTransformer: logits", logits.shape(), {images.dim(0), config.num_labels});
     Scratch scratch(workspace);
     const auto tokens =
         scratch.tensor<Scalar, 3>({images.dim(0), sequence_length(), config.hidden_size});
     const auto first = scratch.tensor<Scalar, 2>({images.dim(0), config.hidden_size});
-    features(images, tokens, workspace);
+    features(images, tokens, observer, workspace);
     first_tokens<Scalar>(tokens, first);
     head.forward(first, logits, workspace);
+  }
+  void forward(TensorView<const Scalar, 4> images, TensorView<Scalar, 2> logits,
+               Workspace& workspace) const {
+    forward(images, logits, Observer<Scalar>(), workspace);
   }
 
   Tensor<Scalar, 2> operator()(const Tensor<Scalar, 4>& images) const {
@@ -135,6 +130,17 @@ struct VisionTransformer {
     Workspace workspace;
     forward(images, logits, workspace);
     return logits;
+  }
+
+ private:
+  /// Throws unless the parameters are those of the configuration.
+  void require_parts() const {
+    const Index tokens = 1 + patch_embedding.config.num_patches();
+    require_shape("VisionTransformer: class_token", class_token.shape(), {config.hidden_size});
+    require_shape("VisionTransformer: position_embedding", position_embedding.shape(),
+                  {tokens, config.hidden_size});
+    internal::require_linear("VisionTransformer", "head", head, config.hidden_size,
+                             config.num_labels);
   }
 };
 

@@ -37,6 +37,7 @@ struct AdditiveAttention {
         query({config.query_size, config.hidden_size, false}),
         key({config.key_size, config.hidden_size, false}),
         score({config.hidden_size, 1, false}) {}
+  EIGENFORMER_STRONG_COPIES(AdditiveAttention)
 
   template <class F, class... Layer>
   static void visit(F&& f, Layer&... layer) {
@@ -46,14 +47,15 @@ struct AdditiveAttention {
   }
 
   /// `lengths`, one for each batch row or each query, when given limit the keys to j < length;
-  /// length 0 gives zeros. y must not overlap an input. `weights`, when it views something,
-  /// receives the probabilities (B, T, S).
+  /// length 0 gives zeros. y must not overlap an input. `attention_weights`, when given, receives the
+  /// probabilities (B, T, S).
   void forward(TensorView<const Scalar, 3> q, TensorView<const Scalar, 3> k,
-               TensorView<const Scalar, 3> v, const IntegerSequence& lengths,
-               TensorView<Scalar, 3> y, Workspace& workspace,
-               TensorView<Scalar, 3> weights = {}) const {
+               TensorView<const Scalar, 3> v, const std::optional<IntegerSequence>& lengths,
+               TensorView<Scalar, 3> y,
+               const std::optional<TensorView<Scalar, 3>>& attention_weights,
+               Workspace& workspace) const {
     const Index batch = q.dim(0), queries = q.dim(1), keys = k.dim(1);
-    require_arguments(q, k, v, lengths, y, weights);
+    require_arguments(q, k, v, lengths, y, attention_weights);
     Scratch scratch(workspace);
     const auto projected_q = scratch.tensor<Scalar, 2>({batch * queries, config.hidden_size});
     const auto projected_k = scratch.tensor<Scalar, 2>({batch * keys, config.hidden_size});
@@ -65,9 +67,10 @@ struct AdditiveAttention {
 
     const auto run = [&](Index row, Arena& arena) {
       const Index b = row / queries;
-      const Index length = !lengths.given() ? keys : lengths[lengths.size() == batch ? b : row];
+      const Index length = lengths ? (*lengths)[lengths->size() == batch ? b : row] : keys;
       Scratch own(arena);
-      Scalar* p = weights.data() != nullptr ? weights.data() + row * keys : own.array<Scalar>(keys);
+      Scalar* p =
+          attention_weights ? attention_weights->data() + row * keys : own.array<Scalar>(keys);
       for (Index j = 0; j < length; ++j) {
         p[j] = kernels::machine<Scalar>().additive_score(
             projected_q.data() + row * config.hidden_size,
@@ -86,16 +89,29 @@ struct AdditiveAttention {
     }
   }
 
-  /// As `forward`; `weights`, when not null, receives the probabilities.
+  void forward(TensorView<const Scalar, 3> q, TensorView<const Scalar, 3> k,
+               TensorView<const Scalar, 3> v, const std::optional<IntegerSequence>& lengths,
+               TensorView<Scalar, 3> y, Workspace& workspace) const {
+    forward(q, k, v, lengths, y, std::nullopt, workspace);
+  }
+
   Tensor<Scalar, 3> operator()(const Tensor<Scalar, 3>& q, const Tensor<Scalar, 3>& k,
-                               const Tensor<Scalar, 3>& v, const IntegerSequence& lengths = {},
-                               Tensor<Scalar, 3>* weights = nullptr) const {
-    Tensor<Scalar, 3> y({q.dim(0), q.dim(1), v.dim(2)}),
-        probabilities({q.dim(0), q.dim(1), k.dim(1)});
+                               const Tensor<Scalar, 3>& v,
+                               const std::optional<IntegerSequence>& lengths = {}) const {
+    Tensor<Scalar, 3> y({q.dim(0), q.dim(1), v.dim(2)});
     Workspace workspace;
-    forward(q, k, v, lengths, y, workspace, probabilities);
-    if (weights != nullptr) *weights = std::move(probabilities);
+    forward(q, k, v, lengths, y, workspace);
     return y;
+  }
+
+  /// The probabilities (B, T, S).
+  Tensor<Scalar, 3> attention_weights(const Tensor<Scalar, 3>& q, const Tensor<Scalar, 3>& k,
+                                      const std::optional<IntegerSequence>& lengths = {}) const {
+    const Tensor<Scalar, 3> v({k.dim(0), k.dim(1), 0});
+    Tensor<Scalar, 3> y({q.dim(0), q.dim(1), 0}), weights({q.dim(0), q.dim(1), k.dim(1)});
+    Workspace workspace;
+    forward(q, k, v, lengths, y, weights, workspace);
+    return weights;
   }
 
  private:
@@ -116,22 +132,19 @@ struct AdditiveAttention {
   }
 
   void require_arguments(TensorView<const Scalar, 3> q, TensorView<const Scalar, 3> k,
-                         TensorView<const Scalar, 3> v, const IntegerSequence& lengths,
-                         TensorView<const Scalar, 3> y, TensorView<const Scalar, 3> weights) const {
+                         TensorView<const Scalar, 3> v,
+                         const std::optional<IntegerSequence>& lengths, TensorView<Scalar, 3> y,
+                         const std::optional<TensorView<Scalar, 3>>& attention_weights) const {
     const Index batch = q.dim(0), queries = q.dim(1), keys = k.dim(1);
     require_shape("AdditiveAttention: q", q.shape(), {batch, queries, config.query_size});
     require_shape("AdditiveAttention: k", k.shape(), {batch, keys, config.key_size});
     require_shape("AdditiveAttention: v", v.shape(), {batch, keys, v.dim(2)});
     require_shape("AdditiveAttention: y", y.shape(), {batch, queries, v.dim(2)});
-    if (weights.data() != nullptr) {
-      require_shape("AdditiveAttention: weights", weights.shape(), {batch, queries, keys});
-      require_disjoint("AdditiveAttention: weights", weights, y);
-    }
-    if (lengths.given())
-      kernels::require_lengths("AdditiveAttention", lengths, batch, queries, keys);
-    require_disjoint("AdditiveAttention", y, q);
-    require_disjoint("AdditiveAttention", y, k);
-    require_disjoint("AdditiveAttention", y, v);
+    if (attention_weights)
+      require_shape("AdditiveAttention: attention_weights", attention_weights->shape(),
+                    {batch, queries, keys});
+    if (lengths) kernels::require_lengths("AdditiveAttention", *lengths, batch, queries, keys);
+    require_disjoint("AdditiveAttention", {y, attention_weights}, {q, k, v});
   }
 };
 

@@ -9,6 +9,7 @@
 
 #include "eigenformer/nn/attention_positions.hpp"
 #include "eigenformer/nn/module.hpp"
+#include "eigenformer/nn/transformer_config.hpp"
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
@@ -33,9 +34,8 @@ struct MultiHeadAttentionConfig {
   Index sliding_window = 0;                 // as Mask::window, for every call; 0: none
   double attention_probs_dropout_prob = 0;  // training: on the weights
 
-  /// The attention of a layer or model with these fields.
-  template <class LayerConfig>
-  static MultiHeadAttentionConfig from(const LayerConfig& c) {
+  /// The self-attention of a layer.
+  static MultiHeadAttentionConfig self_attention(const TransformerConfig& c, bool bidirectional) {
     return {.hidden_size = c.hidden_size,
             .num_attention_heads = c.num_attention_heads,
             .num_key_value_heads = c.num_key_value_heads,
@@ -46,11 +46,21 @@ struct MultiHeadAttentionConfig {
             .output_bias = c.output_bias,
             .scale = c.attention_scale,
             .attention_positions = c.attention_positions,
+            .bidirectional = bidirectional,
             .query_key_norm = c.query_key_norm,
-            .rms_norm_eps = c.rms_norm_eps,
+            .rms_norm_eps = *c.rms_norm_eps,
             .attn_logit_softcapping = c.attn_logit_softcapping,
             .sliding_window = c.sliding_window,
             .attention_probs_dropout_prob = c.attention_probs_dropout_prob};
+  }
+
+  /// The attention of a decoder layer to a memory, whose tokens have no positions.
+  static MultiHeadAttentionConfig cross_attention(const TransformerConfig& c) {
+    MultiHeadAttentionConfig attention = self_attention(c, true);
+    attention.key_value_size = c.key_value_size;
+    attention.attention_positions = {};
+    attention.sliding_window = 0;
+    return attention;
   }
 
   Index key_value_heads() const {

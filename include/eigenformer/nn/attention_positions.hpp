@@ -3,12 +3,14 @@
 
 // How attention knows the positions of queries and keys, if it isn't left to the embeddings.
 //
-//   rotary              queries and keys are turned by their positions (kernels/rotary.hpp)
+//   rotary              queries and keys are rotated by their positions (kernels/rotary.hpp)
 //   alibi               scores fall with the distance (kernels/alibi.hpp)
 //   relative_bias       T5: a learned bias for each head and bucket of offsets, added to the scores
 //                       (kernels/relative_bias.hpp); a stack has one table for all its layers
 //   relative_key,       BERT: a learned embedding for each offset, multiplied with queries, or
 //   relative_key_query  queries and keys (kernels/relative_keys.hpp)
+
+#include <string>
 
 #include "eigenformer/kernels/relative_bias.hpp"
 #include "eigenformer/kernels/rotary_frequencies.hpp"
@@ -25,6 +27,12 @@ enum class AttentionPosition {
   relative_key_query
 };
 
+inline std::string to_string(AttentionPosition kind) {
+  constexpr const char* names[] = {"none",          "rotary",       "alibi",
+                                   "relative_bias", "relative_key", "relative_key_query"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
 struct AttentionPositions {
   AttentionPosition kind = AttentionPosition::none;
   RotaryConfig rotary = {};                     // rotary
@@ -39,9 +47,20 @@ struct AttentionPositions {
 
   /// For the layers of a stack that has the table of relative biases itself.
   AttentionPositions without_table() const {
-    AttentionPositions own(*this);
-    if (has_relative_bias()) own.kind = AttentionPosition::none;
-    return own;
+    AttentionPositions positions(*this);
+    if (has_relative_bias()) positions.kind = AttentionPosition::none;
+    return positions;
+  }
+
+  friend bool operator==(const AttentionPositions&, const AttentionPositions&) = default;
+
+  template <class F, class... Positions>
+  static void visit(F&& f, Positions&... p) {
+    f("kind", p.kind...);
+    f("rotary", p.rotary...);
+    f("relative_attention_num_buckets", p.relative_attention_num_buckets...);
+    f("relative_attention_max_distance", p.relative_attention_max_distance...);
+    f("max_position_embeddings", p.max_position_embeddings...);
   }
 };
 

@@ -18,81 +18,11 @@
 #include "eigenformer/nn/feed_forward.hpp"
 #include "eigenformer/nn/layer_norm.hpp"
 #include "eigenformer/nn/multi_head_attention.hpp"
+#include "eigenformer/nn/observer.hpp"
 #include "eigenformer/nn/residual_branch.hpp"
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
-
-struct DecoderLayerConfig {
-  Index hidden_size = 0;
-  Index num_attention_heads = 1;
-  Index num_key_value_heads = 0;  // 0: as many as attention heads
-  Index head_size = 0;            // 0: hidden_size / num_attention_heads
-  Index intermediate_size = 0;
-  bool cross_attention = false;
-  Index key_value_size = 0;  // width of the memory; 0: hidden_size
-  Activation activation = Activation::gelu;
-  NormPlacement norm_placement = NormPlacement::post;
-  double layer_norm_eps = 1e-5;
-  double rms_norm_eps = 1e-5;
-  bool query_bias = true;
-  bool key_bias = true;
-  bool value_bias = true;
-  bool output_bias = true;
-  bool feed_forward_bias = true;
-  bool norm_bias = true;
-  std::optional<double> attention_scale = {};   // default 1 / sqrt(head size)
-  AttentionPositions attention_positions = {};  // of the self-attention
-  bool query_key_norm = false;
-  double attn_logit_softcapping = 0;        // 0: none
-  Index sliding_window = 0;                 // of the self-attention; 0: none
-  double attention_probs_dropout_prob = 0;  // training: on the attention weights
-  double activation_dropout_prob = 0;       // training: inside the feed-forward
-  double hidden_dropout_prob = 0;           // training: on the result of each branch
-
-  /// The layers of a model with these fields.
-  template <class ModelConfig>
-  static DecoderLayerConfig from(const ModelConfig& c) {
-    return {.hidden_size = c.hidden_size,
-            .num_attention_heads = c.num_attention_heads,
-            .num_key_value_heads = c.num_key_value_heads,
-            .head_size = c.head_size,
-            .intermediate_size = c.intermediate_size,
-            .cross_attention = c.cross_attention,
-            .key_value_size = c.key_value_size,
-            .activation = c.activation,
-            .norm_placement = c.norm_placement,
-            .layer_norm_eps = c.layer_norm_eps,
-            .rms_norm_eps = c.rms_norm_eps,
-            .query_bias = c.query_bias,
-            .key_bias = c.key_bias,
-            .value_bias = c.value_bias,
-            .output_bias = c.output_bias,
-            .feed_forward_bias = c.feed_forward_bias,
-            .norm_bias = c.norm_bias,
-            .attention_scale = c.attention_scale,
-            .attention_positions = c.attention_positions,
-            .query_key_norm = c.query_key_norm,
-            .attn_logit_softcapping = c.attn_logit_softcapping,
-            .sliding_window = c.sliding_window,
-            .attention_probs_dropout_prob = c.attention_probs_dropout_prob,
-            .activation_dropout_prob = c.activation_dropout_prob,
-            .hidden_dropout_prob = c.hidden_dropout_prob};
-  }
-
-  MultiHeadAttentionConfig self_attention_config() const {
-    auto c = MultiHeadAttentionConfig::from(*this);
-    c.bidirectional = false;
-    return c;
-  }
-  MultiHeadAttentionConfig cross_attention_config() const {
-    auto c = MultiHeadAttentionConfig::from(*this);
-    c.key_value_size = key_value_size;
-    c.attention_positions = {};
-    c.sliding_window = 0;
-    return c;
-  }
-};
 
 /// What a layer keeps of the tokens so far, and of the memory.
 template <class T>
@@ -107,10 +37,14 @@ template <class Format, template <class> class Norm = LayerNorm,
 struct DecoderLayer {
   using Scalar = ScalarOf<Format>;
   using Cache = DecoderLayerCache<Scalar>;
+  using Input = TensorView<const Scalar, 3>;
+  using Result = TensorView<Scalar, 3>;
+  using Counts = std::optional<IntegerSequence>;
+  static constexpr LayerPlace::Half half = LayerPlace::Half::decoder;
   template <class F>
   using WithFormat = DecoderLayer<F, Norm, FeedForwardNetwork>;
 
-  DecoderLayerConfig config;
+  TransformerConfig config;
   Norm<Format> self_attention_norm;
   MultiHeadAttention<Format> self_attention;
   std::optional<Norm<Format>> cross_attention_norm;
@@ -118,16 +52,17 @@ struct DecoderLayer {
   Norm<Format> feed_forward_norm;
   FeedForwardNetwork<Format> feed_forward;
 
-  explicit DecoderLayer(const DecoderLayerConfig& config_)
-      : config(config_),
+  explicit DecoderLayer(const TransformerConfig& config_)
+      : config(config_.with_defaults(layer_defaults())),
         self_attention_norm(Norm<Format>::config_from(config)),
-        self_attention(config.self_attention_config()),
+        self_attention(MultiHeadAttentionConfig::self_attention(config, false)),
         feed_forward_norm(Norm<Format>::config_from(config)),
         feed_forward(FeedForwardNetwork<Format>::config_from(config)) {
     if (!config.cross_attention) return;
     cross_attention_norm.emplace(Norm<Format>::config_from(config));
-    cross_attention.emplace(config.cross_attention_config());
+    cross_attention.emplace(MultiHeadAttentionConfig::cross_attention(config));
   }
+  EIGENFORMER_STRONG_COPIES(DecoderLayer)
 
   template <class F, class... Layer>
   static void visit(F&& f, Layer&... layer) {
@@ -140,47 +75,91 @@ struct DecoderLayer {
   }
 
   /// Without memory. y must not overlap x.
-  void forward(TensorView<const Scalar, 3> x, const Mask<Scalar>& mask, TensorView<Scalar, 3> y,
+  void forward(Input x, const Mask<Scalar>& mask, Result y, const LayerObserver<Scalar>& observer,
                Workspace& workspace) const {
     require(!config.cross_attention,
             "DecoderLayer: cross_attention is true, but no memory is given");
-    require_causal(mask);
-    run(x, y, workspace, attend_to_self(mask, workspace), [](Input, Result) {});
+    require_call(x, mask, x.dim(1), y);
+    run(x, std::nullopt, mask, {}, y, observer.in(half), workspace);
+  }
+  void forward(Input x, const Mask<Scalar>& mask, Result y, Workspace& workspace) const {
+    forward(x, mask, y, Observer<Scalar>(), workspace);
   }
 
   /// With memory (B, S, key_value_size), which `memory_mask` is for.
-  void forward(TensorView<const Scalar, 3> x, TensorView<const Scalar, 3> memory,
-               const Mask<Scalar>& mask, const Mask<Scalar>& memory_mask, TensorView<Scalar, 3> y,
-               Workspace& workspace) const {
+  void forward(Input x, Input memory, const Mask<Scalar>& mask, const Mask<Scalar>& memory_mask,
+               Result y, const LayerObserver<Scalar>& observer, Workspace& workspace) const {
     require(config.cross_attention,
             "DecoderLayer: a memory is given, but cross_attention is false");
-    require_disjoint("DecoderLayer", y, memory);
-    require_causal(mask);
-    const auto attend = [&](Input from, Result to) {
-      cross_attention->forward(from, memory, memory, memory_mask, to, workspace);
-    };
-    run(x, y, workspace, attend_to_self(mask, workspace), attend);
+    require_call(x, mask, x.dim(1), y);
+    require_shape("DecoderLayer: memory", memory.shape(),
+                  {x.dim(0), memory.dim(1), config.memory_size()});
+    require_disjoint("DecoderLayer", {y}, {memory});
+    require_memory_mask(x, memory_mask, memory.dim(1));
+    run(x, memory, mask, memory_mask, y, observer.in(half), workspace);
+  }
+  void forward(Input x, Input memory, const Mask<Scalar>& mask, const Mask<Scalar>& memory_mask,
+               Result y, Workspace& workspace) const {
+    forward(x, memory, mask, memory_mask, y, Observer<Scalar>(), workspace);
   }
 
-  /// With a cache, to which the tokens are appended (of batch row b the first counts[b], default
-  /// all), after `remember` if there is cross-attention.
-  void forward(TensorView<const Scalar, 3> x, const Mask<Scalar>& mask,
-               const Mask<Scalar>& memory_mask, Cache& cache, TensorView<Scalar, 3> y,
-               Workspace& workspace, const IntegerSequence& counts = {}) const {
-    require_x_and_y(x, y);
+  /// With a cache, to which the tokens are appended (of batch row b the first token_counts[b],
+  /// default all), after `remember` if there is cross-attention. A call that throws changes nothing.
+  void forward(Input x, const Counts& token_counts, Cache& cache, const Mask<Scalar>& mask,
+               const Mask<Scalar>& memory_mask, Result y, const LayerObserver<Scalar>& observer,
+               Workspace& workspace) const {
+    internal::require_cache(self_attention, x.dim(0), cache.self);
+    cache.self.require_room(x.dim(1), token_counts);
+    internal::require_no_offset(mask);
+    require_call(x, mask, cache.self.longest_after(x.dim(1), token_counts), y);
     if (cross_attention) {
       require(cache.has_memory,
               "DecoderLayer: cross_attention is true, but the cache has no memory: call remember "
               "first");
-      cross_attention->require_attendable(x, memory_mask, cache.memory);
+      internal::require_cache(*cross_attention, x.dim(0), cache.memory);
+      require_memory_mask(x, memory_mask, cache.memory.longest());
     }
-    const auto attend_to_past = [&](Input from, Result to) {
-      self_attention.forward(from, causal(mask), cache.self, to, workspace, counts);
-    };
-    const auto attend_to_memory = [&](Input from, Result to) {
-      cross_attention->attend(from, memory_mask, cache.memory, nullptr, to, workspace);
-    };
-    run(x, y, workspace, attend_to_past, attend_to_memory);
+    run(x, token_counts, cache, mask, memory_mask, y, observer.in(half), workspace);
+    cache.self.commit(x.dim(1), token_counts);
+  }
+  void forward(Input x, const Counts& token_counts, Cache& cache, const Mask<Scalar>& mask,
+               const Mask<Scalar>& memory_mask, Result y, Workspace& workspace) const {
+    forward(x, token_counts, cache, mask, memory_mask, y, Observer<Scalar>(), workspace);
+  }
+  void forward(Input x, Cache& cache, const Mask<Scalar>& mask, const Mask<Scalar>& memory_mask,
+               Result y, Workspace& workspace) const {
+    forward(x, std::nullopt, cache, mask, memory_mask, y, workspace);
+  }
+
+  /// The first two for stacks, which have checked the arguments.
+  void run(Input x, const std::optional<Input>& memory, const Mask<Scalar>& mask,
+           const Mask<Scalar>& memory_mask, Result y, const LayerObserver<Scalar>& observer,
+           Workspace& workspace) const {
+    run_branches(
+        x, x.dim(1), memory ? memory->dim(1) : 0, y, observer, workspace,
+        [&](Input from, Result to, const Weights& attention_weights) {
+          self_attention.run(from, from, from, causal(mask), to, attention_weights, workspace);
+        },
+        [&](Input from, Result to, const Weights& attention_weights) {
+          cross_attention->run(from, *memory, *memory, memory_mask, to, attention_weights,
+                               workspace);
+        });
+  }
+
+  /// The third likewise; stacks commit the tokens to the cache when all is done.
+  void run(Input x, const Counts& token_counts, Cache& cache, const Mask<Scalar>& mask,
+           const Mask<Scalar>& memory_mask, Result y, const LayerObserver<Scalar>& observer,
+           Workspace& workspace) const {
+    run_branches(
+        x, cache.self.longest_after(x.dim(1), token_counts), cache.memory.longest(), y, observer,
+        workspace,
+        [&](Input from, Result to, const Weights& attention_weights) {
+          self_attention.run_uncommitted(from, token_counts, cache.self, causal(mask), to,
+                                         attention_weights, workspace);
+        },
+        [&](Input from, Result to, const Weights& attention_weights) {
+          cross_attention->run(from, cache.memory, memory_mask, to, attention_weights, workspace);
+        });
   }
 
   /// Room for `capacity` tokens of each batch row and a memory of `memory_capacity` tokens.
@@ -191,12 +170,12 @@ struct DecoderLayer {
   }
 
   /// Computes the keys and values of a memory (B, S, key_value_size), once for all tokens; of batch
-  /// row b the first counts[b] (default: all) are real.
-  void remember(TensorView<const Scalar, 3> memory, const IntegerSequence& counts, Cache& cache,
+  /// row b the first token_counts[b] (default: all) are real.
+  void remember(Input memory, const Counts& token_counts, Cache& cache,
                 Workspace& workspace) const {
     require(config.cross_attention,
             "DecoderLayer: a memory is given, but cross_attention is false");
-    cross_attention->replace(memory, memory, counts, cache.memory, workspace);
+    cross_attention->replace(memory, memory, token_counts, cache.memory, workspace);
     cache.has_memory = true;
   }
 
@@ -216,43 +195,55 @@ struct DecoderLayer {
   }
 
  private:
-  using Input = TensorView<const Scalar, 3>;
-  using Result = TensorView<Scalar, 3>;
+  using Weights = std::optional<TensorView<Scalar, 4>>;
 
   static Mask<Scalar> causal(Mask<Scalar> mask) {
     mask.causal = true;
     return mask;
   }
 
-  auto attend_to_self(const Mask<Scalar>& mask, Workspace& workspace) const {
-    return [this, mask = causal(mask), &workspace](Input from, Result to) {
-      self_attention.forward(from, mask, to, workspace);
-    };
-  }
-
-  static void require_causal(const Mask<Scalar>& mask) {
+  /// `keys`: how many keys self-attention sees.
+  void require_call(Input x, const Mask<Scalar>& mask, Index keys, Result y) const {
+    require_shape("DecoderLayer: x", x.shape(), {x.dim(0), x.dim(1), config.hidden_size});
+    require_shape("DecoderLayer: y", y.shape(), x.shape());
+    require_disjoint("DecoderLayer", {y}, {x});
     require(mask.query_offset <= 0,
             "DecoderLayer: mask.query_offset must not be > 0, queries would see later tokens; got ",
             mask.query_offset);
+    kernels::require_valid_mask("DecoderLayer", mask, self_attention.scores_shape(x, keys));
+    require(cross_attention.has_value() == config.cross_attention,
+            "DecoderLayer: the parameters don't fit the configuration's cross_attention");
   }
 
-  void require_x_and_y(Input x, Result y) const {
-    require_shape("DecoderLayer: x", x.shape(), {x.dim(0), x.dim(1), config.hidden_size});
-    require_shape("DecoderLayer: y", y.shape(), x.shape());
-    require_disjoint("DecoderLayer", y, x);
+  void require_memory_mask(Input x, const Mask<Scalar>& memory_mask, Index keys) const {
+    kernels::require_no_sequences("DecoderLayer: memory", memory_mask);
+    kernels::require_valid_mask("DecoderLayer: memory", memory_mask,
+                                cross_attention->scores_shape(x, keys));
   }
 
+  /// `keys`, `memory_keys`: how many there are for the attention weights.
   template <class SelfAttend, class CrossAttend>
-  void run(Input x, Result y, Workspace& workspace, SelfAttend&& attend_to_self,
-           CrossAttend&& attend_to_memory) const {
-    require_x_and_y(x, y);
-    const NormPlacement placement = config.norm_placement;
+  void run_branches(Input x, Index keys, Index memory_keys, Result y,
+                    const LayerObserver<Scalar>& observer, Workspace& workspace,
+                    SelfAttend&& attend_to_self, CrossAttend&& attend_to_memory) const {
+    const auto observed = [&](LayerPlace::Attention which, const auto& attention, Index count,
+                              auto& attend) {
+      return [&, which, count](Input from, Result to) {
+        observe_attention(observer, which, attention.scores_shape(from, count), workspace,
+                          [&](const Weights& weights) { attend(from, to, weights); });
+      };
+    };
+    const NormPlacement placement = *config.norm_placement;
     Scratch scratch(workspace);
     Result h = scratch.tensor<Scalar, 3>(x.shape());
-    add_branch<Scalar>(placement, self_attention_norm, x, h, workspace, attend_to_self);
+    observer.see_hidden_states(x);
+    add_branch<Scalar>(placement, self_attention_norm, x, h, workspace,
+                       observed(LayerPlace::Attention::self, self_attention, keys, attend_to_self));
     if (cross_attention) {
       const Result g = scratch.tensor<Scalar, 3>(x.shape());
-      add_branch<Scalar>(placement, *cross_attention_norm, h, g, workspace, attend_to_memory);
+      add_branch<Scalar>(placement, *cross_attention_norm, h, g, workspace,
+                         observed(LayerPlace::Attention::cross, *cross_attention, memory_keys,
+                                  attend_to_memory));
       h = g;
     }
     add_branch<Scalar>(placement, feed_forward_norm, h, y, workspace,

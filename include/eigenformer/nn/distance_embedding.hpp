@@ -3,6 +3,7 @@
 
 // The table of the relative embeddings that join the scores of attention: kernels/relative_keys.hpp.
 
+#include "eigenformer/base/strong_copies.hpp"
 #include "eigenformer/kernels/relative_keys.hpp"
 #include "eigenformer/nn/module.hpp"
 
@@ -25,6 +26,7 @@ struct DistanceEmbedding {
 
   explicit DistanceEmbedding(const DistanceEmbeddingConfig& config_)
       : config(config_), weight({2 * config.max_position_embeddings - 1, config.head_size}) {}
+  EIGENFORMER_STRONG_COPIES(DistanceEmbedding)
 
   template <class F, class... Layer>
   static void visit(F&& f, Layer&... layer) {
@@ -35,6 +37,8 @@ struct DistanceEmbedding {
   void init_own(Key key) { draw_normal(weight, key); }
 
   kernels::RelativeKeys<Scalar> table(bool with_keys) const {
+    require_shape("DistanceEmbedding: weight", weight.shape(),
+                  {2 * config.max_position_embeddings - 1, config.head_size});
     return {weight.data(), config.max_position_embeddings - 1, with_keys};
   }
 };

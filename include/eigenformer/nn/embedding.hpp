@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "eigenformer/base/strong_copies.hpp"
 #include "eigenformer/kernels/embedding.hpp"
 #include "eigenformer/nn/module.hpp"
 
@@ -32,6 +33,7 @@ struct Embedding {
 
   explicit Embedding(const EmbeddingConfig& config_)
       : config(checked(config_)), weight({config.num_embeddings, config.embedding_dim}) {}
+  EIGENFORMER_STRONG_COPIES(Embedding)
 
   template <class F, class... Layer>
   static void visit(F&& f, Layer&... layer) {
@@ -52,8 +54,14 @@ struct Embedding {
                Workspace& workspace) const {
     require_shape("Embedding: y", y.shape(), {ids.dim(0), ids.dim(1), config.embedding_dim});
     kernels::require_ids("Embedding", ids.data(), ids.size(), config.num_embeddings);
-    kernels::look_up<Scalar>(kernels::right_factor(weight), ids.data(), Scalar(1), false,
-                             y.folded(), workspace);
+    kernels::look_up<Scalar>(table(), ids.data(), Scalar(1), false, y.folded(), workspace);
+  }
+
+  /// The table, as kernels take it. Throws if it doesn't fit the configuration.
+  kernels::RightFactor<Scalar> table() const {
+    require_shape("Embedding: weight", weight.shape(),
+                  {config.num_embeddings, config.embedding_dim});
+    return kernels::right_factor(weight);
   }
 
   Tensor<Scalar, 3> operator()(const Tensor<std::int32_t, 2>& ids) const {

@@ -21,26 +21,13 @@
 #include "eigenformer/kernels/sinusoidal.hpp"
 #include "eigenformer/nn/embedding.hpp"
 #include "eigenformer/nn/layer_norm.hpp"
+#include "eigenformer/nn/transformer_config.hpp"
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 
-enum class PositionEmbedding { none, learned, sinusoidal };
-
-inline std::string to_string(PositionEmbedding kind) {
-  switch (kind) {
-    case PositionEmbedding::none:
-      return "none";
-    case PositionEmbedding::learned:
-      return "learned";
-    case PositionEmbedding::sinusoidal:
-      return "sinusoidal";
-  }
-  return "unknown";
-}
-
 struct EmbeddingsConfig {
-  Index vocab_size = 0;  // 0: no token table of its own, `forward` is given another module's
+  Index vocab_size = 0;  // 0: no token table, `forward` is given another module's
   Index hidden_size = 0;
   Index max_position_embeddings = 512;  // rows of the learned table; unused otherwise
   Index type_vocab_size = 0;            // 0: no token types
@@ -53,6 +40,23 @@ struct EmbeddingsConfig {
   bool norm_bias = true;
   std::optional<Index> padding_id = {};
   double hidden_dropout_prob = 0;  // training: on the result
+
+  /// The embeddings of a model.
+  static EmbeddingsConfig from(const TransformerConfig& c) {
+    return {.vocab_size = c.vocab_size,
+            .hidden_size = c.hidden_size,
+            .max_position_embeddings = c.max_position_embeddings,
+            .type_vocab_size = c.type_vocab_size,
+            .position_embedding = *c.position_embedding,
+            .sinusoidal_layout = c.sinusoidal_layout,
+            .position_offset = c.position_offset,
+            .scale_embeddings = *c.scale_embeddings,
+            .embedding_norm = *c.embedding_norm,
+            .layer_norm_eps = *c.layer_norm_eps,
+            .norm_bias = c.norm_bias,
+            .padding_id = c.padding_id,
+            .hidden_dropout_prob = c.hidden_dropout_prob};
+  }
 };
 
 /// What goes along with the ids; everything is optional. Positions are those of the position
@@ -63,12 +67,12 @@ struct EmbeddingInputs {
   std::optional<TensorView<const std::int32_t, 2>> positions =
       {};                    // (B, T); default: counted from first_position
   Index first_position = 0;  // position of the call's first token
-  IntegerSequence sequence_lengths =
-      {};  // ids (1, T) hold sequences one after the other, each counted by itself: kernels/mask.hpp
+  std::optional<IntegerSequence> sequence_lengths = {};  // ids (1, T) hold sequences one after the
+                                                         // other: kernels/mask.hpp
 
   /// The same for a model with attention, with the lengths of its mask. Throws if others were given.
-  EmbeddingInputs with_sequences(const IntegerSequence& lengths) const {
-    require(!sequence_lengths.given() || sequence_lengths == lengths,
+  EmbeddingInputs with_sequences(const std::optional<IntegerSequence>& lengths) const {
+    require(!sequence_lengths || sequence_lengths == lengths,
             "EmbeddingInputs: sequence_lengths of a model belong into its mask, for attention too");
     EmbeddingInputs result = *this;
     result.sequence_lengths = lengths;
@@ -88,24 +92,6 @@ struct Embeddings {
   std::optional<Embedding<Format>> token_type;
   std::optional<LayerNorm<Format>> norm;
 
-  /// The embeddings of a model with these fields.
-  template <class ModelConfig>
-  static EmbeddingsConfig config_from(const ModelConfig& c) {
-    return {.vocab_size = c.vocab_size,
-            .hidden_size = c.hidden_size,
-            .max_position_embeddings = c.max_position_embeddings,
-            .type_vocab_size = c.type_vocab_size,
-            .position_embedding = c.position_embedding,
-            .sinusoidal_layout = c.sinusoidal_layout,
-            .position_offset = c.position_offset,
-            .scale_embeddings = c.scale_embeddings,
-            .embedding_norm = c.embedding_norm,
-            .layer_norm_eps = c.layer_norm_eps,
-            .norm_bias = c.norm_bias,
-            .padding_id = c.padding_id,
-            .hidden_dropout_prob = c.hidden_dropout_prob};
-  }
-
   explicit Embeddings(const EmbeddingsConfig& config_)
       : config(checked(config_)),
         token({config.vocab_size, config.hidden_size, config.padding_id}) {
@@ -114,8 +100,10 @@ struct Embeddings {
     }
     if (config.type_vocab_size > 0)
       token_type.emplace(EmbeddingConfig{config.type_vocab_size, config.hidden_size});
-    if (config.embedding_norm) norm.emplace(LayerNorm<Format>::config_from(config));
+    if (config.embedding_norm)
+      norm.emplace(LayerNormConfig{config.hidden_size, config.layer_norm_eps, config.norm_bias});
   }
+  EIGENFORMER_STRONG_COPIES(Embeddings)
 
   template <class F, class... Layer>
   static void visit(F&& f, Layer&... layer) {
@@ -152,8 +140,9 @@ struct Embeddings {
     }
     if (positions_given)
       require_shape("Embeddings: positions", inputs.positions->shape(), ids.shape());
-    if (inputs.sequence_lengths.given())
-      kernels::require_sequences("Embeddings", inputs.sequence_lengths, batch, tokens);
+    if (inputs.sequence_lengths)
+      kernels::require_sequences("Embeddings", *inputs.sequence_lengths, batch, tokens);
+    require_parts();
 
     Scratch scratch(workspace);
     std::int32_t* rows = nullptr;  // the position of each token
@@ -161,8 +150,8 @@ struct Embeddings {
       rows = scratch.array<std::int32_t>(ids.size());
       Index sequence = -1, rest = 0, place = 0;  // of token i
       for (Index i = 0; i < ids.size(); ++i, ++place, --rest) {
-        while (inputs.sequence_lengths.given() && rest == 0) {
-          rest = inputs.sequence_lengths[++sequence];
+        while (inputs.sequence_lengths && rest == 0) {
+          rest = (*inputs.sequence_lengths)[++sequence];
           place = 0;
         }
         rows[i] = positions_given ? inputs.positions->data()[i]
@@ -176,7 +165,7 @@ struct Embeddings {
         config.scale_embeddings
             ? static_cast<Scalar>(std::sqrt(static_cast<double>(config.hidden_size)))
             : Scalar(1);
-    kernels::look_up<Scalar>(kernels::right_factor(table.weight), ids.data(), scale, false, folded,
+    kernels::look_up<Scalar>(table.table(), ids.data(), scale, false, folded,
                              workspace);
     if (token_type) {
       const std::int32_t* types = types_given ? inputs.token_types->data() : nullptr;
@@ -185,11 +174,11 @@ struct Embeddings {
         std::fill_n(zeros, ids.size(), 0);
         types = zeros;
       }
-      kernels::look_up<Scalar>(kernels::right_factor(token_type->weight), types, Scalar(1), true,
+      kernels::look_up<Scalar>(token_type->table(), types, Scalar(1), true,
                                folded, workspace);
     }
     if (position) {
-      kernels::look_up<Scalar>(kernels::right_factor(position->weight), rows, Scalar(1), true,
+      kernels::look_up<Scalar>(position->table(), rows, Scalar(1), true,
                                folded, workspace);
     } else if (rows != nullptr) {
       add_sinusoids(rows, folded, workspace);
@@ -205,6 +194,13 @@ struct Embeddings {
     return y;
   }
 
+  /// How many positions there are, from 0 on: those of the learned table, or as many as fit an Index.
+  Index longest_sequence() const {
+    return config.position_embedding == PositionEmbedding::learned
+               ? config.max_position_embeddings - config.position_offset
+               : (std::numeric_limits<Index>::max)();
+  }
+
   /// The row of the position table for token t of a sequence whose first token stands at `first`.
   std::int32_t position_of(Index first, Index t) const {
     constexpr Index largest = (std::numeric_limits<std::int32_t>::max)();
@@ -217,6 +213,21 @@ struct Embeddings {
   }
 
  private:
+  /// Throws unless the parts are those of the configuration.
+  void require_parts() const {
+    const bool learned = config.position_embedding == PositionEmbedding::learned;
+    require(position.has_value() == learned &&
+                token_type.has_value() == (config.type_vocab_size > 0) &&
+                norm.has_value() == config.embedding_norm,
+            "Embeddings: position, token_type and norm must be those of the configuration");
+    require(!position || (position->config.num_embeddings == config.max_position_embeddings &&
+                          position->config.embedding_dim == config.hidden_size),
+            "Embeddings: the table of positions doesn't fit the configuration");
+    require(!token_type || (token_type->config.num_embeddings == config.type_vocab_size &&
+                            token_type->config.embedding_dim == config.hidden_size),
+            "Embeddings: the table of token types doesn't fit the configuration");
+  }
+
   static const EmbeddingsConfig& checked(const EmbeddingsConfig& c) {
     require(c.vocab_size >= 0 && c.hidden_size >= 0 && c.type_vocab_size >= 0 &&
                 c.max_position_embeddings >= 0,

@@ -9,6 +9,7 @@
 
 #include "eigenformer/kernels/feed_forward.hpp"
 #include "eigenformer/nn/linear.hpp"
+#include "eigenformer/nn/transformer_config.hpp"
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
@@ -25,20 +26,19 @@ struct FeedForwardConfig {
 /// The configuration shared by FeedForward and GatedFeedForward, checked.
 inline const FeedForwardConfig& checked_feed_forward(const std::string& who,
                                                      const FeedForwardConfig& c) {
-  require(c.hidden_size >= 0 && c.intermediate_size >= 0, who,
-          ": hidden_size and intermediate_size must be >= 0; got ", c.hidden_size, " and ",
+  require(c.hidden_size > 0 && c.intermediate_size > 0, who,
+          ": hidden_size and intermediate_size must be > 0; got ", c.hidden_size, " and ",
           c.intermediate_size);
   require_probability(who + ": activation_dropout_prob", c.activation_dropout_prob);
   require_probability(who + ": hidden_dropout_prob", c.hidden_dropout_prob);
   return c;
 }
 
-/// The feed-forward network of a layer or model with these fields.
-template <class LayerConfig>
-FeedForwardConfig feed_forward_config_from(const LayerConfig& c) {
+/// The feed-forward network of a layer or model.
+inline FeedForwardConfig feed_forward_config_from(const TransformerConfig& c) {
   return {.hidden_size = c.hidden_size,
           .intermediate_size = c.intermediate_size,
-          .activation = c.activation,
+          .activation = *c.activation,
           .bias = c.feed_forward_bias,
           .activation_dropout_prob = c.activation_dropout_prob,
           .hidden_dropout_prob = c.hidden_dropout_prob};
@@ -54,8 +54,7 @@ struct FeedForward {
   Linear<Format> linear_1;
   Linear<Format> linear_2;
 
-  template <class LayerConfig>
-  static FeedForwardConfig config_from(const LayerConfig& c) {
+  static FeedForwardConfig config_from(const TransformerConfig& c) {
     return feed_forward_config_from(c);
   }
 
@@ -63,6 +62,7 @@ struct FeedForward {
       : config(checked_feed_forward("FeedForward", config_)),
         linear_1({config.hidden_size, config.intermediate_size, config.bias}),
         linear_2({config.intermediate_size, config.hidden_size, config.bias}) {}
+  EIGENFORMER_STRONG_COPIES(FeedForward)
 
   template <class F, class... Layer>
   static void visit(F&& f, Layer&... layer) {
@@ -73,7 +73,11 @@ struct FeedForward {
   /// y must not overlap x.
   void forward(RowsView<const Scalar> x, RowsView<Scalar> y, Workspace& workspace) const {
     require_rows("FeedForward", x, config.hidden_size, y, config.hidden_size);
-    require_disjoint("FeedForward", x, y);
+    require_disjoint("FeedForward", {y}, {x});
+    internal::require_linear("FeedForward", "linear_1", linear_1, config.hidden_size,
+                             config.intermediate_size);
+    internal::require_linear("FeedForward", "linear_2", linear_2, config.intermediate_size,
+                             config.hidden_size);
     kernels::feed_forward<Scalar>(x.view(),
                                   {.first = linear_1.map(),
                                    .second = linear_2.map(),

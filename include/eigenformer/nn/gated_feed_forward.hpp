@@ -26,8 +26,7 @@ struct GatedFeedForward {
   Linear<Format> up;
   Linear<Format> down;
 
-  template <class LayerConfig>
-  static FeedForwardConfig config_from(const LayerConfig& c) {
+  static FeedForwardConfig config_from(const TransformerConfig& c) {
     return feed_forward_config_from(c);
   }
 
@@ -36,6 +35,7 @@ struct GatedFeedForward {
         gate({config.hidden_size, config.intermediate_size, config.bias}),
         up({config.hidden_size, config.intermediate_size, config.bias}),
         down({config.intermediate_size, config.hidden_size, config.bias}) {}
+  EIGENFORMER_STRONG_COPIES(GatedFeedForward)
 
   template <class F, class... Layer>
   static void visit(F&& f, Layer&... layer) {
@@ -47,7 +47,13 @@ struct GatedFeedForward {
   /// y must not overlap x.
   void forward(RowsView<const Scalar> x, RowsView<Scalar> y, Workspace& workspace) const {
     require_rows("GatedFeedForward", x, config.hidden_size, y, config.hidden_size);
-    require_disjoint("GatedFeedForward", x, y);
+    require_disjoint("GatedFeedForward", {y}, {x});
+    internal::require_linear("GatedFeedForward", "gate", gate, config.hidden_size,
+                             config.intermediate_size);
+    internal::require_linear("GatedFeedForward", "up", up, config.hidden_size,
+                             config.intermediate_size);
+    internal::require_linear("GatedFeedForward", "down", down, config.intermediate_size,
+                             config.hidden_size);
     const auto gate_map = gate.map();
     kernels::feed_forward<Scalar>(x.view(),
                                   {.first = up.map(),

@@ -82,7 +82,7 @@ struct GELU {
   /// y may be x itself; it must not overlap x otherwise.
   void forward(RowsView<const Scalar> x, RowsView<Scalar> y, Workspace&) const {
     require_rows("GELU", x, x.columns(), y, x.columns());
-    if (x.data() != y.data()) require_disjoint("GELU", x, y);
+    if (x.data() != y.data()) require_disjoint("GELU", {y}, {x});
     kernels::machine<Scalar>().activate(activation(), x.data(), y.data(), x.size());
   }
 

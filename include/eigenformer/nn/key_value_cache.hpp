@@ -5,18 +5,20 @@
 // call.
 //
 //   auto cache = attention.make_cache(batch, capacity);
-//   attention.forward(prompt, {.causal = true}, cache, y, workspace);       // T tokens
-//   attention.forward(next_token, {.causal = true}, cache, z, workspace);   // one more
+//   attention.forward(prompt, cache, {.causal = true}, y, workspace);       // T tokens
+//   attention.forward(next_token, cache, {.causal = true}, z, workspace);   // one more
 //
-// Every batch row has a length of its own, so rows of a batch may be of different lengths. Storage
-// is allocated once, for `capacity` tokens a row, in the layout that attention reads
-// (kernels/key_value_panels.hpp). What doesn't fit is an error that changes nothing. Not
+// Each batch row has its length. Storage is allocated once, for `capacity` tokens a row, in the layout
+// that attention reads (kernels/key_value_panels.hpp). A call that throws leaves the cache as it was:
+// changes are written where nobody reads yet, and take effect by a last step that can't fail. Not
 // thread-safe: one call at a time.
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "eigenformer/base/strong_copies.hpp"
 #include "eigenformer/kernels/key_value_panels.hpp"
 #include "eigenformer/kernels/mask.hpp"
 
@@ -28,29 +30,36 @@ struct KeyValueCacheConfig {
   Index capacity = 0;  // tokens of each row
   Index num_key_value_heads = 0;
   Index head_size = 0;
+
+  friend bool operator==(const KeyValueCacheConfig&, const KeyValueCacheConfig&) = default;
 };
+
+/// How many of `tokens` new tokens batch row b has.
+inline Index token_count(const std::optional<IntegerSequence>& counts, Index b, Index tokens) {
+  return counts ? (*counts)[b] : tokens;
+}
 
 namespace internal {
 
-/// Throws unless `counts` is not given or one number of at most `tokens` for each batch row.
+/// Throws unless `counts` is empty or one number of at most `tokens` for each batch row.
 inline void require_counts(std::string_view who, Index batch, Index tokens,
-                           const IntegerSequence& counts) {
-  if (!counts.given()) return;
-  require(counts.size() == batch, who, ": token counts must be one for each of ", batch,
-          " batch rows; got ", counts.size());
+                           const std::optional<IntegerSequence>& counts) {
+  if (!counts) return;
+  require(counts->size() == batch, who, ": token counts must be one for each of ", batch,
+          " batch rows; got ", counts->size());
   for (Index b = 0; b < batch; ++b) {
-    require(counts[b] >= 0 && counts[b] <= tokens, who, ": token counts must be in [0, ", tokens,
-            "]; got ", counts[b], " for batch row ", b);
+    require((*counts)[b] >= 0 && (*counts)[b] <= tokens, who, ": token counts must be in [0, ",
+            tokens, "]; got ", (*counts)[b], " for batch row ", b);
   }
 }
 
 /// Throws unless rows that hold `lengths` of at most `capacity` tokens have room for the new ones.
 inline void require_room(std::string_view who, std::span<const Index> lengths, Index capacity,
-                         Index tokens, const IntegerSequence& counts) {
+                         Index tokens, const std::optional<IntegerSequence>& counts) {
   const auto batch = static_cast<Index>(lengths.size());
   require_counts(who, batch, tokens, counts);
   for (Index b = 0; b < batch; ++b) {
-    const Index count = counts.given() ? counts[b] : tokens;
+    const Index count = token_count(counts, b, tokens);
     const Index length = lengths[static_cast<std::size_t>(b)];
     require(count <= capacity - length, who, ": batch row ", b, " holds ", length, " of at most ",
             capacity, " tokens; ", count, " more don't fit");
@@ -58,11 +67,10 @@ inline void require_room(std::string_view who, std::span<const Index> lengths, I
 }
 
 inline Index longest_after(std::span<const Index> lengths, Index tokens,
-                           const IntegerSequence& counts) {
+                           const std::optional<IntegerSequence>& counts) {
   Index longest = 0;
   for (std::size_t b = 0; b < lengths.size(); ++b) {
-    const Index count = counts.given() ? counts[static_cast<Index>(b)] : tokens;
-    longest = (std::max)(longest, lengths[b] + count);
+    longest = (std::max)(longest, lengths[b] + token_count(counts, static_cast<Index>(b), tokens));
   }
   return longest;
 }
@@ -74,6 +82,7 @@ class KeyValueCache {
  public:
   /// Holds nothing and has room for nothing.
   KeyValueCache() = default;
+  EIGENFORMER_STRONG_COPIES(KeyValueCache)
 
   /// Throws std::invalid_argument for negative sizes.
   explicit KeyValueCache(const KeyValueCacheConfig& config)
@@ -108,63 +117,92 @@ class KeyValueCache {
   /// Row b becomes a copy of what row rows[b] was; there may be more or fewer rows than before.
   /// Beam search.
   void reorder(std::span<const Index> rows) {
+    if (stage_reorder(rows)) commit_staged();
+  }
+
+  /// The first half of `reorder`, which may throw: the new state is made beside the old one. False if
+  /// the rows stay as they are.
+  bool stage_reorder(std::span<const Index> rows) {
     for (Index from : rows) row(from);
     const auto wanted = static_cast<Index>(rows.size());
     bool same = wanted == batch();
     for (Index b = 0; b < wanted && same; ++b) same = rows[static_cast<std::size_t>(b)] == b;
-    if (same) return;
+    if (same) return false;
     KeyValueCacheConfig config = storage_.config;
     config.batch = wanted;
-    if (spare_.config.batch != wanted || spare_.config.capacity != config.capacity) {
-      spare_ = Storage(config);
-    }
-    spare_.config = config;  // a spare that was never used may have no heads
-    std::vector<Index>& lengths = spare_lengths_;
-    lengths.resize(rows.size());
+    stage(config);
     for (std::size_t b = 0; b < rows.size(); ++b) {
-      lengths[b] = length(rows[b]);
-      spare_.copy_row(static_cast<Index>(b), storage_, rows[b], lengths[b]);
+      spare_lengths_[b] = length(rows[b]);
+      spare_.copy_row(static_cast<Index>(b), storage_, rows[b], spare_lengths_[b]);
     }
-    storage_.swap(spare_);
-    lengths_.swap(lengths);
+    return true;
   }
 
-  /// Throws std::invalid_argument unless `tokens` more (of row b: counts[b] more) fit. `counts` may
-  /// be not given.
-  void require_room(Index tokens, const IntegerSequence& counts) const {
+  /// Makes a cache beside this one, of another size if `batch` and `capacity` say so, that holds these
+  /// tokens alone (of row b the first counts[b], default all). `commit_staged` puts it in place.
+  void stage_replacement(Index batch, Index capacity, const kernels::Heads<const T>& k,
+                         const kernels::Heads<const T>& v, Index tokens,
+                         const std::optional<IntegerSequence>& counts, Workspace& workspace) {
+    internal::require_counts("KeyValueCache", batch, tokens, counts);
+    for (Index b = 0; b < batch; ++b) {
+      const Index count = token_count(counts, b, tokens);
+      require(count <= capacity, "KeyValueCache: batch row ", b, " holds at most ", capacity,
+              " tokens; ", count, " don't fit");
+    }
+    KeyValueCacheConfig config = storage_.config;
+    config.batch = batch;
+    config.capacity = capacity;
+    stage(config);
+    for (std::size_t b = 0; b < spare_lengths_.size(); ++b)
+      spare_lengths_[b] = token_count(counts, static_cast<Index>(b), tokens);
+    kernels::write_keys_and_values(spare_.panels(), k, v, tokens, nullptr, spare_lengths_.data(),
+                                   workspace);
+  }
+
+  /// What was staged takes the place of what was there.
+  void commit_staged() noexcept {
+    storage_.swap(spare_);
+    lengths_.swap(spare_lengths_);
+  }
+
+  /// Throws std::invalid_argument unless `tokens` more (of row b: counts[b] more) fit.
+  void require_room(Index tokens, const std::optional<IntegerSequence>& counts) const {
     internal::require_room("KeyValueCache", lengths_, capacity(), tokens, counts);
   }
 
-  /// The same for a cache that is cleared first.
-  void require_room_when_empty(Index tokens, const IntegerSequence& counts) const {
-    internal::require_counts("KeyValueCache", batch(), tokens, counts);
-    for (Index b = 0; b < batch(); ++b) {
-      const Index count = counts.given() ? counts[b] : tokens;
-      require(count <= capacity(), "KeyValueCache: batch row ", b, " holds at most ", capacity(),
-              " tokens; ", count, " don't fit");
-    }
-  }
-
   /// The longest row after so many more tokens.
-  Index longest_after(Index tokens, const IntegerSequence& counts) const {
+  Index longest_after(Index tokens, const std::optional<IntegerSequence>& counts) const {
     return internal::longest_after(lengths_, tokens, counts);
   }
 
-  /// Appends tokens, given as for kernels::write_keys_and_values. Nothing is changed if they don't
-  /// fit.
-  void append(const kernels::Heads<const T>& k, const kernels::Heads<const T>& v, Index tokens,
-              const IntegerSequence& counts, Workspace& workspace) {
+  /// Writes tokens, given as for kernels::write_keys_and_values, behind those that the cache holds
+  /// (of row b the first counts[b], default all), without adding them: that is `commit`.
+  void write(const kernels::Heads<const T>& k, const kernels::Heads<const T>& v, Index tokens,
+             const std::optional<IntegerSequence>& counts, Workspace& workspace) {
     require_room(tokens, counts);
     Scratch scratch(workspace);
     auto* added = scratch.array<Index>(batch());
-    for (Index b = 0; b < batch(); ++b) added[b] = counts.given() ? counts[b] : tokens;
+    for (Index b = 0; b < batch(); ++b) added[b] = token_count(counts, b, tokens);
     kernels::write_keys_and_values(storage_.panels(), k, v, tokens, lengths_.data(), added,
                                    workspace);
-    for (Index b = 0; b < batch(); ++b) lengths_[row(b)] += added[b];
   }
 
-  /// What attention reads: a view of the storage until the next reorder. To be read only.
-  kernels::KeyValuePanels<T> panels() const { return storage_.panels(); }
+  /// Adds the tokens that were written.
+  void commit(Index tokens, const std::optional<IntegerSequence>& counts) noexcept {
+    for (std::size_t b = 0; b < lengths_.size(); ++b)
+      lengths_[b] += token_count(counts, static_cast<Index>(b), tokens);
+  }
+
+  /// Both at once.
+  void append(const kernels::Heads<const T>& k, const kernels::Heads<const T>& v, Index tokens,
+              const std::optional<IntegerSequence>& counts, Workspace& workspace) {
+    write(k, v, tokens, counts, workspace);
+    commit(tokens, counts);
+  }
+
+  /// What attention reads: a view of the storage until the next reorder.
+  kernels::KeyValuePanels<const T> panels() const { return storage_.panels(); }
+  kernels::KeyValuePanels<T> panels() { return storage_.panels(); }
 
   /// The key (D) of a token that the cache holds.
   Tensor<T, 1> key(Index b, Index head, Index token) const {
@@ -220,12 +258,19 @@ class KeyValueCache {
               .value_size = config.head_size};
     }
 
-    kernels::KeyValuePanels<T> panels() const {
-      kernels::KeyValuePanels<T> panels = sizes();
-      panels.keys = const_cast<T*>(keys.data());
-      panels.values = const_cast<T*>(values.data());
-      panels.finite = const_cast<bool*>(finite.data());
-      return panels;
+    kernels::KeyValuePanels<T> panels() { return panels_of<T>(*this); }
+    kernels::KeyValuePanels<const T> panels() const { return panels_of<const T>(*this); }
+
+    template <class Element, class Self>
+    static kernels::KeyValuePanels<Element> panels_of(Self& self) {
+      return {.batch = self.config.batch,
+              .heads = self.config.num_key_value_heads,
+              .slots = self.config.capacity,
+              .head_size = self.config.head_size,
+              .value_size = self.config.head_size,
+              .keys = self.keys.data(),
+              .values = self.values.data(),
+              .finite = self.finite.data()};
     }
 
     Index bytes() const {
@@ -234,7 +279,8 @@ class KeyValueCache {
 
     void copy_row(Index to, const Storage& other, Index from, Index length) {
       if (length == 0) return;
-      const auto target = panels(), source = other.panels();
+      const auto target = panels();
+      const auto source = other.panels();
       for (Index head = 0; head < config.num_key_value_heads; ++head) {
         std::copy_n(source.key_panel(from, head, 0),
                     kernels::whole_panels<T>(length) * config.head_size,
@@ -263,6 +309,12 @@ class KeyValueCache {
                            c.head_size + kernels::key_tile},
                   sizeof(T));
     return c;
+  }
+
+  /// The spare storage gets this configuration.
+  void stage(const KeyValueCacheConfig& config) {
+    if (spare_.config != config) spare_ = Storage(checked(config));
+    spare_lengths_.resize(static_cast<std::size_t>(config.batch));
   }
 
   std::size_t row(Index b) const {

@@ -12,6 +12,7 @@
 #include "eigenformer/kernels/linear.hpp"
 #include "eigenformer/kernels/logits.hpp"
 #include "eigenformer/nn/linear.hpp"
+#include "eigenformer/nn/transformer_config.hpp"
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
@@ -23,6 +24,16 @@ struct LanguageModelHeadConfig {
   bool bias = false;
   double logit_scale = 1;
   double final_logit_softcapping = 0;  // c; 0: none
+
+  /// The head of a model.
+  static LanguageModelHeadConfig from(const TransformerConfig& c) {
+    return {.hidden_size = c.hidden_size,
+            .vocab_size = c.vocab_size,
+            .tie_word_embeddings = c.tie_word_embeddings,
+            .bias = c.head_bias,
+            .logit_scale = c.logit_scale,
+            .final_logit_softcapping = c.final_logit_softcapping};
+  }
 };
 
 template <class Format>
@@ -35,21 +46,11 @@ struct LanguageModelHead {
   Weight<Format> weight;      // (vocab_size, hidden_size); empty if tied
   Parameter<Format, 1> bias;  // (vocab_size); empty without bias
 
-  /// The head of a model with these fields.
-  template <class ModelConfig>
-  static LanguageModelHeadConfig config_from(const ModelConfig& c) {
-    return {.hidden_size = c.hidden_size,
-            .vocab_size = c.vocab_size,
-            .tie_word_embeddings = c.tie_word_embeddings,
-            .bias = c.head_bias,
-            .logit_scale = c.logit_scale,
-            .final_logit_softcapping = c.final_logit_softcapping};
-  }
-
   explicit LanguageModelHead(const LanguageModelHeadConfig& config_)
       : config(checked(config_)),
         weight({config.tie_word_embeddings ? 0 : config.vocab_size, config.hidden_size}),
         bias({config.bias ? config.vocab_size : 0}) {}
+  EIGENFORMER_STRONG_COPIES(LanguageModelHead)
 
   template <class F, class... Layer>
   static void visit(F&& f, Layer&... layer) {
@@ -63,11 +64,12 @@ struct LanguageModelHead {
     std::fill(bias.begin(), bias.end(), Scalar(0));
   }
 
-  /// `table` (vocab_size, hidden_size) is the token table, which counts if the head is tied to it.
+  /// `table` (vocab_size, hidden_size) is the token table, which is read if the head is tied to it.
   void forward(RowsView<const Scalar> x, const Weight<Format>& table, RowsView<Scalar> logits,
                Workspace& workspace) const {
     require_rows("LanguageModelHead", x, config.hidden_size, logits, config.vocab_size);
-    require_disjoint("LanguageModelHead", x, logits);
+    require_disjoint("LanguageModelHead", {logits}, {x});
+    require_shape("LanguageModelHead: bias", bias.shape(), {config.bias ? config.vocab_size : 0});
     const Weight<Format>& used = config.tie_word_embeddings ? table : weight;
     require_shape("LanguageModelHead: table", used.shape(),
                   {config.vocab_size, config.hidden_size});

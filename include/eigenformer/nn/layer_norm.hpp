@@ -7,8 +7,10 @@
 //
 //   x, y: (..., hidden_size)   weight, bias: (hidden_size)
 
+#include "eigenformer/base/strong_copies.hpp"
 #include "eigenformer/kernels/layer_norm.hpp"
 #include "eigenformer/nn/module.hpp"
+#include "eigenformer/nn/transformer_config.hpp"
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
@@ -29,10 +31,9 @@ struct LayerNorm {
   Parameter<Format, 1> weight;
   Parameter<Format, 1> bias;  // empty without bias
 
-  /// The norm of a layer or model with these fields.
-  template <class LayerConfig>
-  static LayerNormConfig config_from(const LayerConfig& c) {
-    return {.hidden_size = c.hidden_size, .eps = c.layer_norm_eps, .bias = c.norm_bias};
+  /// The norm of a layer or model.
+  static LayerNormConfig config_from(const TransformerConfig& c) {
+    return {.hidden_size = c.hidden_size, .eps = *c.layer_norm_eps, .bias = c.norm_bias};
   }
 
   /// Weight 1, bias 0. Throws std::invalid_argument for a negative size or eps.
@@ -42,6 +43,7 @@ struct LayerNorm {
         bias({config.bias ? config.hidden_size : 0}) {
     if constexpr (requires { weight.data(); }) init_own(Key{0});
   }
+  EIGENFORMER_STRONG_COPIES(LayerNorm)
 
   template <class F, class... Layer>
   static void visit(F&& f, Layer&... layer) {
@@ -57,14 +59,14 @@ struct LayerNorm {
   /// y may be x itself; it must not overlap x otherwise.
   void forward(RowsView<const Scalar> x, RowsView<Scalar> y, Workspace& workspace) const {
     require_rows("LayerNorm", x, config.hidden_size, y, config.hidden_size);
-    if (x.data() != y.data()) require_disjoint("LayerNorm", x, y);
+    if (x.data() != y.data()) require_disjoint("LayerNorm", {y}, {x});
     normalize(x, nullptr, y, workspace);
   }
 
   /// Of x + y, in place of y; they must not overlap. The bits of adding first.
   void forward_sum(RowsView<const Scalar> x, RowsView<Scalar> y, Workspace& workspace) const {
     require_rows("LayerNorm", x, config.hidden_size, y, config.hidden_size);
-    require_disjoint("LayerNorm", x, y);
+    require_disjoint("LayerNorm", {y}, {x});
     normalize(x, y.data(), y, workspace);
   }
 
@@ -76,6 +78,8 @@ struct LayerNorm {
  private:
   void normalize(RowsView<const Scalar> x, const Scalar* z, RowsView<Scalar> y,
                  Workspace& workspace) const {
+    require_shape("LayerNorm: weight", weight.shape(), {config.hidden_size});
+    require_shape("LayerNorm: bias", bias.shape(), {config.bias ? config.hidden_size : 0});
     kernels::layer_norm<Scalar>(x.view(), z, weight.data(), config.bias ? bias.data() : nullptr,
                                 static_cast<Scalar>(config.eps), y.view(), workspace);
   }

@@ -8,6 +8,7 @@
 
 #include <cmath>
 
+#include "eigenformer/base/strong_copies.hpp"
 #include "eigenformer/kernels/linear.hpp"
 #include "eigenformer/nn/module.hpp"
 
@@ -36,6 +37,7 @@ struct Linear {
       : config(checked(config_)),
         weight({config.out_features, config.in_features}),
         bias({config.bias ? config.out_features : 0}) {}
+  EIGENFORMER_STRONG_COPIES(Linear)
 
   template <class F, class... Layer>
   static void visit(F&& f, Layer&... layer) {
@@ -59,12 +61,14 @@ struct Linear {
   void forward(RowsView<const Scalar> x, RowsView<Scalar> y, Workspace& workspace,
                const kernels::LinearFinish<Scalar>& finish = {}) const {
     require_rows("Linear", x, config.in_features, y, config.out_features);
-    require_disjoint("Linear", x, y);
+    require_disjoint("Linear", {y}, {x});
     kernels::linear<Scalar>(x.view(), map(), y.view(), finish, workspace);
   }
 
-  /// Weight and bias, as kernels take them.
+  /// Weight and bias, as kernels take them. Throws if they don't fit the configuration.
   kernels::AffineMap<Scalar> map() const {
+    require_shape("Linear: weight", weight.shape(), {config.out_features, config.in_features});
+    require_shape("Linear: bias", bias.shape(), {config.bias ? config.out_features : 0});
     return {kernels::right_factor(weight), config.bias ? bias.data() : nullptr};
   }
 
@@ -81,6 +85,19 @@ struct Linear {
     return c;
   }
 };
+
+namespace internal {
+
+/// Throws unless `linear`, the part `name` of `who`, has this configuration: it may have been changed.
+template <class Format>
+void require_linear(std::string_view who, std::string_view name, const Linear<Format>& linear,
+                    Index in_features, Index out_features) {
+  require(linear.config.in_features == in_features && linear.config.out_features == out_features,
+          who, ": ", name, " must have ", in_features, " in_features and ", out_features,
+          " out_features; got ", linear.config.in_features, " and ", linear.config.out_features);
+}
+
+}  // namespace internal
 
 }  // namespace EIGENFORMER_ABI
 }  // namespace eigenformer

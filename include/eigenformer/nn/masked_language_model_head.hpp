@@ -20,6 +20,15 @@ struct MaskedLanguageModelHeadConfig {
   Activation activation = Activation::gelu;
   double layer_norm_eps = 1e-12;
   bool norm_bias = true;
+
+  /// The head of a model.
+  static MaskedLanguageModelHeadConfig from(const TransformerConfig& c) {
+    return {.hidden_size = c.hidden_size,
+            .vocab_size = c.vocab_size,
+            .activation = *c.activation,
+            .layer_norm_eps = *c.layer_norm_eps,
+            .norm_bias = c.norm_bias};
+  }
 };
 
 template <class Format>
@@ -36,8 +45,9 @@ struct MaskedLanguageModelHead {
   explicit MaskedLanguageModelHead(const MaskedLanguageModelHeadConfig& config_)
       : config(config_),
         transform({config.hidden_size, config.hidden_size}),
-        norm(LayerNorm<Format>::config_from(config)),
+        norm({config.hidden_size, config.layer_norm_eps, config.norm_bias}),
         bias({config.vocab_size}) {}
+  EIGENFORMER_STRONG_COPIES(MaskedLanguageModelHead)
 
   template <class F, class... Layer>
   static void visit(F&& f, Layer&... layer) {
@@ -54,6 +64,7 @@ struct MaskedLanguageModelHead {
     require_rows("MaskedLanguageModelHead", x, config.hidden_size, y, config.vocab_size);
     require_shape("MaskedLanguageModelHead: table", table.shape(),
                   {config.vocab_size, config.hidden_size});
+    require_shape("MaskedLanguageModelHead: bias", bias.shape(), {config.vocab_size});
     Scratch scratch(workspace);
     const auto hidden = scratch.tensor<Scalar, 2>({x.rows(), config.hidden_size});
     transform.forward(x.view(), hidden, workspace, {.activation = config.activation});

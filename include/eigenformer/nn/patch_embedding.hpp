@@ -10,6 +10,7 @@
 
 #include "eigenformer/kernels/patches.hpp"
 #include "eigenformer/nn/linear.hpp"
+#include "eigenformer/nn/transformer_config.hpp"
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
@@ -23,6 +24,14 @@ struct PatchEmbeddingConfig {
   Index num_patches() const {
     return (image_size.height / patch_size.height) * (image_size.width / patch_size.width);
   }
+
+  /// The patch embedding of a model.
+  static PatchEmbeddingConfig from(const TransformerConfig& c) {
+    return {.image_size = c.image_size,
+            .patch_size = c.patch_size,
+            .num_channels = c.num_channels,
+            .hidden_size = c.hidden_size};
+  }
 };
 
 template <class Format>
@@ -34,20 +43,12 @@ struct PatchEmbedding {
   PatchEmbeddingConfig config;
   Linear<Format> projection;
 
-  /// The patch embedding of a model with these fields.
-  template <class ModelConfig>
-  static PatchEmbeddingConfig config_from(const ModelConfig& c) {
-    return {.image_size = c.image_size,
-            .patch_size = c.patch_size,
-            .num_channels = c.num_channels,
-            .hidden_size = c.hidden_size};
-  }
-
   /// Throws std::invalid_argument for sizes that aren't positive or a patch larger than the image.
   explicit PatchEmbedding(const PatchEmbeddingConfig& config_)
       : config(checked(config_)),
         projection({config.num_channels * config.patch_size.height * config.patch_size.width,
                     config.hidden_size}) {}
+  EIGENFORMER_STRONG_COPIES(PatchEmbedding)
 
   template <class F, class... Layer>
   static void visit(F&& f, Layer&... layer) {
@@ -61,7 +62,7 @@ struct PatchEmbedding {
         {images.dim(0), config.num_channels, config.image_size.height, config.image_size.width});
     require_shape("PatchEmbedding: y", y.shape(),
                   {images.dim(0), config.num_patches(), config.hidden_size});
-    require_disjoint("PatchEmbedding", y, images);
+    require_disjoint("PatchEmbedding", {y}, {images});
     Scratch scratch(workspace);
     const auto patches = scratch.tensor<Scalar, 2>({y.rows(), projection.config.in_features});
     kernels::extract_patches(images, config.patch_size, patches, workspace);

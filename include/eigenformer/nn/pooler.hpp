@@ -38,6 +38,7 @@ struct Pooler {
 
   explicit Pooler(const PoolerConfig& config_)
       : config(config_), dense({config.hidden_size, config.hidden_size}) {}
+  EIGENFORMER_STRONG_COPIES(Pooler)
 
   template <class F, class... Layer>
   static void visit(F&& f, Layer&... layer) {

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string_view>
 
+#include "eigenformer/base/strong_copies.hpp"
 #include "eigenformer/kernels/mask.hpp"
 #include "eigenformer/nn/attention_positions.hpp"
 #include "eigenformer/nn/module.hpp"
@@ -23,6 +24,14 @@ struct RelativeBiasConfig {
   Index relative_attention_num_buckets = 32;
   Index relative_attention_max_distance = 128;
   bool bidirectional = true;  // false: keys later than the query share bucket 0
+
+  static RelativeBiasConfig from(const AttentionPositions& positions, Index num_attention_heads,
+                                 bool bidirectional) {
+    return {.num_attention_heads = num_attention_heads,
+            .relative_attention_num_buckets = positions.relative_attention_num_buckets,
+            .relative_attention_max_distance = positions.relative_attention_max_distance,
+            .bidirectional = bidirectional};
+  }
 };
 
 template <class Format>
@@ -34,19 +43,10 @@ struct RelativeBias {
   RelativeBiasConfig config;
   Parameter<Format, 2> weight;  // (num_buckets, H)
 
-  /// The table of an attention or stack with these fields.
-  template <class ModelConfig>
-  static RelativeBiasConfig config_from(const ModelConfig& c, bool bidirectional) {
-    return {
-        .num_attention_heads = c.num_attention_heads,
-        .relative_attention_num_buckets = c.attention_positions.relative_attention_num_buckets,
-        .relative_attention_max_distance = c.attention_positions.relative_attention_max_distance,
-        .bidirectional = bidirectional};
-  }
-
   explicit RelativeBias(const RelativeBiasConfig& config_)
       : config(checked(config_)),
         weight({config.relative_attention_num_buckets, config.num_attention_heads}) {}
+  EIGENFORMER_STRONG_COPIES(RelativeBias)
 
   template <class F, class... Layer>
   static void visit(F&& f, Layer&... layer) {
@@ -63,8 +63,10 @@ struct RelativeBias {
             ": mask.offset_bias is given, but relative_bias has its place");
   }
 
-  /// `mask` with the biases, which live in `scratch`.
+  /// `mask` with the biases, which are in `scratch`.
   Mask<Scalar> add_to(Mask<Scalar> mask, Scratch& scratch) const {
+    require_shape("RelativeBias: weight", weight.shape(),
+                  {config.relative_attention_num_buckets, config.num_attention_heads});
     const auto bias = scratch.tensor<Scalar, 2>(
         {config.num_attention_heads, 2 * config.relative_attention_max_distance + 1});
     kernels::spread_relative_bias<Scalar>(buckets(), weight, bias);

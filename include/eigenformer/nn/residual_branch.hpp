@@ -8,25 +8,19 @@
 //
 //   x, y: (B, T, hidden_size)
 
-#include <string>
 #include <type_traits>
 
 #include "eigenformer/kernels/elementwise.hpp"
 #include "eigenformer/nn/module.hpp"
+#include "eigenformer/nn/transformer_config.hpp"
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 
-enum class NormPlacement { pre, post };
-
-inline std::string to_string(NormPlacement placement) {
-  return placement == NormPlacement::pre ? "pre" : "post";
-}
-
 namespace internal {
 
-/// Whether Function is the type of Norm's own `forward_sum`. One that is inherited doesn't count: it
-/// knows nothing of a `forward` that hides the inherited one.
+/// Whether Function is the type of a `forward_sum` that Norm defines itself. An inherited one doesn't
+/// fit a norm that has replaced the inherited `forward`.
 template <class T, class Norm, class Function>
 inline constexpr bool is_forward_sum =
     std::is_same_v<Function, void (Norm::*)(RowsView<const T>, RowsView<T>, Workspace&) const>;
@@ -34,7 +28,7 @@ inline constexpr bool is_forward_sum =
 }  // namespace internal
 
 /// The only place that knows the difference. `branch(from, to)`; y must not overlap x. A norm with
-/// `forward_sum` adds and normalises in one walk.
+/// `forward_sum` adds and normalizes in one pass.
 template <class T, class Norm, class Branch>
 void add_branch(NormPlacement placement, const Norm& norm, TensorView<const T, 3> x,
                 TensorView<T, 3> y, Workspace& workspace, Branch&& branch) {

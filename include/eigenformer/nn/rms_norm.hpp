@@ -7,8 +7,10 @@
 //
 //   x, y: (..., hidden_size)   weight: (hidden_size)
 
+#include "eigenformer/base/strong_copies.hpp"
 #include "eigenformer/kernels/rms_norm.hpp"
 #include "eigenformer/nn/module.hpp"
+#include "eigenformer/nn/transformer_config.hpp"
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
@@ -28,10 +30,9 @@ struct RMSNorm {
   RMSNormConfig config;
   Parameter<Format, 1> weight;
 
-  /// The norm of a layer or model with these fields.
-  template <class LayerConfig>
-  static RMSNormConfig config_from(const LayerConfig& c) {
-    return {.hidden_size = c.hidden_size, .eps = c.rms_norm_eps};
+  /// The norm of a layer or model.
+  static RMSNormConfig config_from(const TransformerConfig& c) {
+    return {.hidden_size = c.hidden_size, .eps = *c.rms_norm_eps};
   }
 
   /// A factor of 1 for every element. Throws std::invalid_argument for a negative size or eps.
@@ -39,6 +40,7 @@ struct RMSNorm {
       : config(checked(config_)), weight({config.hidden_size}) {
     if constexpr (requires { weight.data(); }) init_own(Key{0});
   }
+  EIGENFORMER_STRONG_COPIES(RMSNorm)
 
   template <class F, class... Layer>
   static void visit(F&& f, Layer&... layer) {
@@ -52,14 +54,14 @@ struct RMSNorm {
   /// y may be x itself; it must not overlap x otherwise.
   void forward(RowsView<const Scalar> x, RowsView<Scalar> y, Workspace& workspace) const {
     require_rows("RMSNorm", x, config.hidden_size, y, config.hidden_size);
-    if (x.data() != y.data()) require_disjoint("RMSNorm", x, y);
+    if (x.data() != y.data()) require_disjoint("RMSNorm", {y}, {x});
     normalize(x, nullptr, y, workspace);
   }
 
   /// Of x + y, in place of y; they must not overlap. The bits of adding first.
   void forward_sum(RowsView<const Scalar> x, RowsView<Scalar> y, Workspace& workspace) const {
     require_rows("RMSNorm", x, config.hidden_size, y, config.hidden_size);
-    require_disjoint("RMSNorm", x, y);
+    require_disjoint("RMSNorm", {y}, {x});
     normalize(x, y.data(), y, workspace);
   }
 
@@ -71,6 +73,7 @@ struct RMSNorm {
  private:
   void normalize(RowsView<const Scalar> x, const Scalar* z, RowsView<Scalar> y,
                  Workspace& workspace) const {
+    require_shape("RMSNorm: weight", weight.shape(), {config.hidden_size});
     kernels::rms_norm<Scalar>(x.view(), z, weight.data(), Scalar(config.unit_offset ? 1 : 0),
                               static_cast<Scalar>(config.eps), y.view(), workspace);
   }
