@@ -164,12 +164,11 @@ struct Decoder {
         next(token_ids(1, 1, call->vocab_size)),
         logits({1, call->vocab_size}),
         cache(model.make_cache(1, call->past + 1)) {
-    model.forward_last(token_ids(1, call->past, call->vocab_size), {}, cache, logits,
-                       call->workspace);
+    model.forward_last(token_ids(1, call->past, call->vocab_size), cache, {}, logits, call->workspace);
   }
 
   void pass() {
-    model.forward_last(next, {}, cache, logits, call->workspace);
+    model.forward_last(next, cache, {}, logits, call->workspace);
     cache.truncate(0, call->past);
   }
   std::span<const float> result() { return elements(logits); }

@@ -34,12 +34,10 @@ void attention(benchmark::State& state) {
       .head_size = head_size,
       .value_size = head_size,
       .q = Input::token_major(q.data(), T, heads, head_size),
-      .k = Input::token_major(k.data(), T, heads, head_size),
-      .v = Input::token_major(v.data(), T, heads, head_size),
       .y = ef::kernels::Heads<float>::token_major(y.data(), T, heads, head_size),
       .scale = 0.125f};
   for (auto _ : state) {
-    ef::kernels::attend<float>(a, {.causal = state.range(1) == 1}, threads.workspace);
+    ef::kernels::attend<float>(a, {.k = Input::token_major(k.data(), T, heads, head_size), .v = Input::token_major(v.data(), T, heads, head_size)}, {.causal = state.range(1) == 1}, threads.workspace);
     benchmark::DoNotOptimize(y.data());
   }
   count_attention(state, state.range(2));

@@ -59,7 +59,7 @@ void prefill(benchmark::State& state) {
   ef::Tensor<float, 2> logits({1, 50257});
   for (auto _ : state) {
     cache.clear();
-    decoder.forward_last(ids, {}, cache, logits, threads.workspace);
+    decoder.forward_last(ids, cache, {}, logits, threads.workspace);
     benchmark::DoNotOptimize(logits.data());
   }
   const auto tokens = static_cast<double>(T);
@@ -75,10 +75,10 @@ void decode(benchmark::State& state) {
   bench::Threads threads(state.range(1));
   auto cache = decoder.make_cache(1, past + 1);
   ef::Tensor<float, 2> logits({1, 50257});
-  decoder.forward_last(prompt(past), {}, cache, logits, threads.workspace);
+  decoder.forward_last(prompt(past), cache, {}, logits, threads.workspace);
   const auto next = prompt(1);
   for (auto _ : state) {
-    decoder.forward_last(next, {}, cache, logits, threads.workspace);
+    decoder.forward_last(next, cache, {}, logits, threads.workspace);
     benchmark::DoNotOptimize(logits.data());
     cache.truncate(0, past);
   }

@@ -72,9 +72,9 @@ DateReader::DateReader(ef::PretrainedFiles&& files)
       padding_id_(id_from(files.config, "padding_id")),
       start_id_(id_from(files.config, "start_id")),
       end_id_(id_from(files.config, "end_id")) {
-  if (model_.config.vocab_size != first_letter + std::ssize(alphabet_)) {
+  if (model_.vocab_size() != first_letter + std::ssize(alphabet_)) {
     files.config.fail("vocab_size must be ", first_letter, " more than the ", alphabet_.size(),
-                      " characters of alphabet; got ", model_.config.vocab_size);
+                      " characters of alphabet; got ", model_.vocab_size());
   }
   ef::load(model_, files.checkpoint);
   id_of_byte_.fill(id_from(files.config, "unknown_id"));
@@ -94,7 +94,7 @@ std::vector<std::int32_t> DateReader::encode(std::string_view expression) const 
     if (!continues) ids.push_back(id_of_byte_[byte]);
   }
   ids.push_back(end_id_);
-  const auto longest = static_cast<std::size_t>(model_.config.max_position_embeddings);
+  const auto longest = static_cast<std::size_t>(model_.encoder.config.max_position_embeddings);
   if (ids.size() > longest) ids.resize(longest);
   return ids;
 }
@@ -122,14 +122,14 @@ std::vector<DateReader::Answer> DateReader::read(const std::vector<std::string>&
   std::vector<double> probabilities(rows.size(), 1.0);
   const auto step = [&](ef::TensorView<const std::int32_t, 2> ids,
                         const ef::IntegerSequence& counts, ef::TensorView<float, 2> logits) {
-    model_.forward_last(ids, {.token_counts = counts}, cache, logits, workspace);
+    model_.forward_last(ids, cache, {.token_counts = counts}, logits, workspace);
     for (ef::Index b = 0; b < batch; ++b) {
       if (counts[b] == 0) continue;  // has ended
       probabilities[static_cast<std::size_t>(b)] *= largest_probability(logits[b]);
     }
   };
   const ef::Generated generated = ef::generate_tokens<float>(
-      step, model_.config.vocab_size, ef::TokenRows(rows.size(), {start_id_}),
+      step, model_.vocab_size(), ef::TokenRows(rows.size(), {start_id_}),
       {.max_new_tokens = longest_answer, .stop_ids = {end_id_}, .pad_id = padding_id_}, workspace);
 
   std::vector<Answer> answers;

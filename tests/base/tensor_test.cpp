@@ -252,7 +252,7 @@ TEST(RowsView, RequireDisjointFindsEveryOverlap) {
     return TensorView<float, 1>(memory + first, {size});
   };
   const auto disjoint = [](auto a, auto b) {
-    return text_of([&] { ef::require_disjoint("here", a, b); }) == "nothing thrown";
+    return text_of([&] { ef::require_disjoint("here", {a}, {b}); }) == "nothing thrown";
   };
   EXPECT_TRUE(disjoint(view(0, 5), view(5, 5)));
   EXPECT_TRUE(disjoint(view(5, 5), view(0, 5)));

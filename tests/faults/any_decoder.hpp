@@ -36,7 +36,7 @@ struct Settings {
 struct Call {
   Mask<float> mask = {};
   Mask<float> memory_mask = {};
-  IntegerSequence counts = {};
+  std::optional<IntegerSequence> counts = {};
   EmbeddingInputs embedding = {};
 };
 
@@ -63,7 +63,7 @@ class AnyDecoder {
                                    const Call& call = {}) const = 0;
 
   virtual std::unique_ptr<Session> start(Index batch, Index capacity, const Ids& source,
-                                         const IntegerSequence& source_lengths = {}) const = 0;
+                                         const std::optional<IntegerSequence>& source_lengths = {}) const = 0;
 };
 
 namespace internal {
@@ -83,36 +83,25 @@ inline Tensor<float, 3> look_up(const Tensor<float, 2>& table, const Ids& ids) {
 
 inline constexpr Index width = 10, memory_width = 9;
 
-template <class Config>
-Config config_of(const Settings& settings) {
-  Config c;
-  c.hidden_size = width;
-  c.num_attention_heads = 4;
-  c.num_key_value_heads = settings.num_key_value_heads;
-  c.head_size = 6;
-  c.attention_positions = settings.positions;
-  c.query_key_norm = settings.query_key_norm;
-  c.attn_logit_softcapping = settings.soft_cap;
-  c.sliding_window = settings.sliding_window;
-  if constexpr (requires { c.intermediate_size; }) {
-    c.intermediate_size = 7;
-    c.norm_placement = settings.norm_placement;
-  }
-  if constexpr (requires { c.cross_attention; }) {
-    c.cross_attention = settings.cross_attention;
-    c.key_value_size = memory_width;
-  }
-  if constexpr (requires { c.num_hidden_layers; }) {
-    c.num_hidden_layers = 2;
-    c.final_norm = true;
-  }
-  if constexpr (requires { c.vocab_size; }) {
-    c.vocab_size = vocabulary;
-    c.max_position_embeddings = settings.max_position_embeddings;
-    c.position_embedding = settings.position_embedding;
-    c.tie_word_embeddings = false;
-  }
-  return c;
+inline TransformerConfig config_of(const Settings& settings) {
+  return {.vocab_size = vocabulary,
+          .hidden_size = width,
+          .num_hidden_layers = 2,
+          .num_attention_heads = 4,
+          .num_key_value_heads = settings.num_key_value_heads,
+          .head_size = 6,
+          .intermediate_size = 7,
+          .cross_attention = settings.cross_attention,
+          .key_value_size = memory_width,
+          .max_position_embeddings = settings.max_position_embeddings,
+          .position_embedding = settings.position_embedding,
+          .norm_placement = settings.norm_placement,
+          .final_norm = true,
+          .attention_positions = settings.positions,
+          .query_key_norm = settings.query_key_norm,
+          .attn_logit_softcapping = settings.soft_cap,
+          .sliding_window = settings.sliding_window,
+          .tie_word_embeddings = false};
 }
 
 /// Causal self-attention alone.
@@ -120,7 +109,8 @@ class OfAttention : public AnyDecoder {
  public:
   explicit OfAttention(const Settings& settings)
       : AnyDecoder("attention"),
-        attention_(config_of<MultiHeadAttentionConfig>(settings)),
+        attention_(MultiHeadAttentionConfig::self_attention(
+            config_of(settings).with_defaults(layer_defaults()), true)),
         vectors_(vectors(width, 1)) {
     values::randomize(attention_, 2);
   }
@@ -130,7 +120,7 @@ class OfAttention : public AnyDecoder {
   }
 
   std::unique_ptr<Session> start(Index batch, Index capacity, const Ids&,
-                                 const IntegerSequence&) const override {
+                                 const std::optional<IntegerSequence>&) const override {
     struct Own : Session {
       const OfAttention& decoder;
       KeyValueCache<float> cache;
@@ -141,7 +131,7 @@ class OfAttention : public AnyDecoder {
       Tensor<float, 3> append(const Ids& ids, const Call& call) override {
         const auto x = look_up(decoder.vectors_, ids);
         Tensor<float, 3> y(x.shape());
-        decoder.attention_.forward(x, causal(call.mask), cache, y, workspace, call.counts);
+        decoder.attention_.forward(x, call.counts, cache, causal(call.mask), y, workspace);
         return y;
       }
       Index length(Index b) const override { return cache.length(b); }
@@ -167,7 +157,7 @@ class OfLayer : public AnyDecoder {
  public:
   explicit OfLayer(const Settings& settings)
       : AnyDecoder("layer"),
-        layer_(config_of<TransformerConfig>(settings)),
+        layer_(config_of(settings)),
         vectors_(vectors(width, 1)),
         memory_vectors_(vectors(memory_width, 3)) {
     values::randomize(layer_, 4);
@@ -180,14 +170,14 @@ class OfLayer : public AnyDecoder {
   }
 
   std::unique_ptr<Session> start(Index batch, Index capacity, const Ids& source,
-                                 const IntegerSequence& source_lengths) const override {
+                                 const std::optional<IntegerSequence>& source_lengths) const override {
     struct Own : Session {
       const OfLayer& decoder;
       DecoderLayerCache<float> cache;
       Workspace workspace;
 
       Own(const OfLayer& decoder_, Index batch, Index capacity, const Ids& source,
-          const IntegerSequence& source_lengths)
+          const std::optional<IntegerSequence>& source_lengths)
           : decoder(decoder_), cache(decoder_.layer_.make_cache(batch, capacity, source.dim(1))) {
         if (decoder.layer_.config.cross_attention)
           decoder.layer_.remember(look_up(decoder.memory_vectors_, source), source_lengths, cache,
@@ -196,7 +186,7 @@ class OfLayer : public AnyDecoder {
       Tensor<float, 3> append(const Ids& ids, const Call& call) override {
         const auto x = look_up(decoder.vectors_, ids);
         Tensor<float, 3> y(x.shape());
-        decoder.layer_.forward(x, call.mask, call.memory_mask, cache, y, workspace, call.counts);
+        decoder.layer_.forward(x, call.counts, cache, call.mask, call.memory_mask, y, workspace);
         return y;
       }
       Index length(Index b) const override { return cache.self.length(b); }
@@ -240,7 +230,7 @@ class OfStack : public AnyDecoder {
  public:
   explicit OfStack(const Settings& settings)
       : AnyDecoder("stack"),
-        stack_(config_of<TransformerConfig>(settings)),
+        stack_(config_of(settings)),
         vectors_(vectors(width, 1)),
         memory_vectors_(vectors(memory_width, 3)) {
     values::randomize(stack_, 5);
@@ -253,7 +243,7 @@ class OfStack : public AnyDecoder {
   }
 
   std::unique_ptr<Session> start(Index batch, Index capacity, const Ids& source,
-                                 const IntegerSequence& source_lengths) const override {
+                                 const std::optional<IntegerSequence>& source_lengths) const override {
     auto session = std::make_unique<SessionOf<OfStack>>(*this, stack_.make_cache(batch, capacity));
     if (stack_.config.cross_attention)
       stack_.remember(look_up(memory_vectors_, source), source_lengths, session->cache,
@@ -265,7 +255,7 @@ class OfStack : public AnyDecoder {
                           Workspace& workspace) const {
     const auto x = look_up(vectors_, ids);
     Tensor<float, 3> y(x.shape());
-    stack_.forward(x, call.mask, call.memory_mask, cache, y, workspace, call.counts);
+    stack_.forward(x, call.counts, cache, call.mask, call.memory_mask, y, workspace);
     return y;
   }
 
@@ -279,7 +269,7 @@ class OfDecoder : public AnyDecoder {
  public:
   explicit OfDecoder(const Settings& settings)
       : AnyDecoder("decoder"),
-        decoder_(config_of<TransformerConfig>(settings)),
+        decoder_(config_of(settings)),
         memory_vectors_(vectors(memory_width, 3)) {
     values::randomize(decoder_, 6);
     decoder_.embeddings.token.weight.matrix().row(nan_token).setConstant(
@@ -296,7 +286,7 @@ class OfDecoder : public AnyDecoder {
   }
 
   std::unique_ptr<Session> start(Index batch, Index capacity, const Ids& source,
-                                 const IntegerSequence& source_lengths) const override {
+                                 const std::optional<IntegerSequence>& source_lengths) const override {
     auto session =
         std::make_unique<SessionOf<OfDecoder>>(*this, decoder_.make_cache(batch, capacity));
     if (decoder_.config.cross_attention)
@@ -323,7 +313,7 @@ template <template <class> class Norm, template <class> class Network>
 class OfEncoderDecoder : public AnyDecoder {
  public:
   explicit OfEncoderDecoder(const Settings& settings)
-      : AnyDecoder("encoder-decoder"), model_(config_of<TransformerConfig>(settings)) {
+      : AnyDecoder("encoder-decoder"), model_(config_of(settings)) {
     values::randomize(model_, 7);
     model_.encoder.embeddings.token.weight.matrix().row(nan_token).setConstant(
         std::numeric_limits<float>::quiet_NaN());
@@ -340,7 +330,7 @@ class OfEncoderDecoder : public AnyDecoder {
   }
 
   std::unique_ptr<Session> start(Index batch, Index capacity, const Ids& source,
-                                 const IntegerSequence& source_lengths) const override {
+                                 const std::optional<IntegerSequence>& source_lengths) const override {
     auto session =
         std::make_unique<SessionOf<OfEncoderDecoder>>(*this, model_.make_cache(batch, capacity));
     model_.start(source, source_lengths, session->cache, session->workspace);
@@ -350,12 +340,11 @@ class OfEncoderDecoder : public AnyDecoder {
   Tensor<float, 3> append(const Ids& ids, const Call& call, DecoderCache<float>& cache,
                           Workspace& workspace) const {
     Tensor<float, 3> logits({ids.dim(0), ids.dim(1), vocabulary});
-    model_.forward(ids,
+    model_.forward(ids, cache,
                    {.mask = call.mask,
                     .memory_mask = call.memory_mask,
                     .token_counts = call.counts,
-                    .embedding = call.embedding},
-                   cache, logits, workspace);
+                    .embedding = call.embedding}, logits, workspace);
     return logits;
   }
 

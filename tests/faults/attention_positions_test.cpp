@@ -61,8 +61,7 @@ TEST(AttentionPositionFaults, P01BothLayoutsOfOneToFour) {
     auto cache = attention.make_cache(1, 2);
     Workspace workspace;
     Tensor<double, 3> y({1, 2, 4});
-    attention.forward(values::tensor<double>(Shape<3>{1, 2, 4}, {1, 2, 3, 4, 1, 2, 3, 4}),
-                      {.causal = true}, cache, y, workspace);
+    attention.forward(values::tensor<double>(Shape<3>{1, 2, 4}, {1, 2, 3, 4, 1, 2, 3, 4}), cache, {.causal = true}, y, workspace);
     expect_values(cache.key(0, 0, 0), x, 0);
     expect_values(cache.key(0, 0, 1), layout == RotaryLayout::halves ? halves : interleaved, 5e-7);
   }
@@ -197,7 +196,7 @@ TEST(AttentionPositionFaults, P02FarQueriesOfAModule) {
   const auto x = values::tensor<float>(Shape<3>{1, 1, 2}, {1, 0});
   const auto keys = values::tensor<float>(Shape<3>{1, 2, 2}, {1, 0, 1, 0});
   for (Index position : {0, 255, 257, 15962, 99991}) {
-    const auto weights = attention.weights(x, keys, {.query_offset = position});
+    const auto weights = attention.attention_weights(x, keys, {.query_offset = position});
     const double a = std::cos(static_cast<double>(position)) / std::sqrt(2.0),
                  b = std::cos(static_cast<double>(position - 1)) / std::sqrt(2.0);
     EXPECT_NEAR(weights(0, 0, 0, 0), std::exp(a) / (std::exp(a) + std::exp(b)), 1e-6) << position;
@@ -249,7 +248,7 @@ TEST(AttentionPositionFaults, P04LinearFactorDividesThePosition) {
     for (Index begin = 0; begin < 7; begin += size) {
       Tensor<double, 3> part({1, size, 4}), y(part.shape());
       std::copy_n(&inputs(0, begin, 0), part.size(), part.data());
-      attention.forward(part, {.causal = true}, cache, y, workspace);
+      attention.forward(part, cache, {.causal = true}, y, workspace);
     }
     expect_values(cache.key(0, 0, 6), expected, 5e-7);
   }
@@ -479,7 +478,7 @@ TEST(AttentionPositionFaults, P05WeightsOfAModule) {
     const auto x = random<double>(Shape<3>{1, tokens, heads}, 9);
     for (bool causal : {false, true}) {
       for (Index offset : {0, 3}) {
-        const auto weights = attention.weights(x, x, {.causal = causal, .query_offset = offset});
+        const auto weights = attention.attention_weights(x, x, {.causal = causal, .query_offset = offset});
         for (Index h = 0; h < heads; ++h)
           for (Index t = 0; t < tokens; ++t) {
             double total = 0;
@@ -501,7 +500,7 @@ TEST(AttentionPositionFaults, P05WeightsOfAModule) {
     for (Index t = 0; t < tokens; ++t) {
       Tensor<double, 3> one({1, 1, heads}), y(one.shape());
       std::copy_n(&x(0, t, 0), heads, one.data());
-      attention.forward(one, {.causal = true}, cache, y, workspace);
+      attention.forward(one, cache, {.causal = true}, y, workspace);
       EXPECT_TRUE(std::equal(y.begin(), y.end(), &expected(0, t, 0))) << t;
     }
   }

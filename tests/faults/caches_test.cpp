@@ -83,7 +83,7 @@ TEST(CacheFaults, K03CachedKeysStandAtTheirPositions) {
     for (Index begin = 0, end = 3; begin < 6; begin = end, ++end) {
       Tensor<double, 3> part({1, end - begin, 7}), y(part.shape());
       std::copy_n(&x(0, begin, 0), part.size(), part.data());
-      attention.forward(part, {.causal = true}, cache, y, workspace);
+      attention.forward(part, cache, {.causal = true}, y, workspace);
     }
     const Tensor<double, 3> keys = attention.key(x), v = attention.value(x);
     for (Index head = 0; head < 2; ++head) {
@@ -124,7 +124,7 @@ TEST(CacheFaults, K03OnlyRotaryPositionsAreKeptInTheKeys) {
       auto cache = attention.make_cache(2, 5);
       Workspace workspace;
       Tensor<float, 3> y(x.shape());
-      attention.forward(x, {.causal = true}, cache, y, workspace);
+      attention.forward(x, cache, {.causal = true}, y, workspace);
       for (Index b = 0; b < 2; ++b)
         for (Index head = 0; head < 2; ++head)
           for (Index t = 0; t < 5; ++t)
@@ -220,8 +220,7 @@ TEST(CacheFaults, K03PositionEmbeddingsCountTheCachedTokens) {
       Workspace workspace;
       for (Index t = 0; t < 7; ++t) {
         Tensor<double, 3> hidden({1, 1, 5});
-        decoder.hidden(values::tensor<std::int32_t>(Shape<2>{1, 1}, {1}), {}, cache, hidden,
-                       workspace);
+        decoder.hidden(values::tensor<std::int32_t>(Shape<2>{1, 1}, {1}), cache, {}, hidden, workspace);
         for (Index c = 0; c < 5; ++c) {
           const double angle = static_cast<double>(t + offset) *
                                std::pow(10000.0, -static_cast<double>(c / 2 * 2) / 5);
@@ -455,7 +454,7 @@ TEST(CacheFaults, K06RefusedMemoriesChangeNothing) {
   decoder.remember(memory, {}, cache, workspace);
   decoder(part_of(ids, 0, 3), cache);
   const std::vector<int> three{1, 1, 1}, too_long{4, 1}, negative{1, -1};
-  const auto refused = [&](const Tensor<float, 3>& wrong, const IntegerSequence& lengths) {
+  const auto refused = [&](const Tensor<float, 3>& wrong, const std::optional<IntegerSequence>& lengths) {
     EXPECT_THROW(decoder.remember(wrong, lengths, cache, workspace), std::invalid_argument);
     auto copy = cache;
     ASSERT_TRUE(copy.has_memory());
@@ -484,15 +483,15 @@ TEST(CacheFaults, K06RefusedSourcesChangeNothing) {
   auto cache = model.make_cache(2, 4);
   model.start(source, {}, cache, workspace);
   Tensor<float, 3> logits({2, 3, 5});
-  model.forward(part_of(ids, 0, 3), {}, cache, logits, workspace);
+  model.forward(part_of(ids, 0, 3), cache, {}, logits, workspace);
   const std::vector<int> three{1, 1, 1}, too_long{4, 1};
-  const auto refused = [&](const Ids& wrong, const IntegerSequence& lengths) {
+  const auto refused = [&](const Ids& wrong, const std::optional<IntegerSequence>& lengths) {
     EXPECT_THROW(model.start(wrong, lengths, cache, workspace), std::invalid_argument);
     auto copy = cache;
     ASSERT_TRUE(copy.has_memory());
     ASSERT_EQ(copy.length(0), 3);
     Tensor<float, 3> next({2, 1, 5});
-    model.forward(part_of(ids, 3, 4), {}, copy, next, workspace);
+    model.forward(part_of(ids, 3, 4), copy, {}, next, workspace);
     for (Index b = 0; b < 2; ++b) EXPECT_TRUE(same_token(next, b, 0, expected, b, 3));
   };
   refused(values::tensor<std::int32_t>(Shape<2>{2, 1}, {0, 5}), {});  // no such id
@@ -535,8 +534,7 @@ TEST(CacheFaults, K06CachesOfOthersAreRefused) {
   Tensor<float, 3> y({2, 3, 6});
   expect_refused(
       [&] {
-        attention.forward(random<float>(Shape<3>{2, 3, 6}, 28), {.causal = true}, cache, y,
-                          workspace);
+        attention.forward(random<float>(Shape<3>{2, 3, 6}, 28), cache, {.causal = true}, y, workspace);
       },
       {"(2, 3, 2)", "(2, 2, 3)"}, "heads");
   EXPECT_EQ(cache.length(0), 0);
@@ -602,7 +600,7 @@ TEST(CacheFaults, K06SlotsThatWereNeverWrittenMayHoldNan) {
   std::fill_n(panels.values, panels.value_elements(), std::nanf(""));
   Tensor<float, 3> y(x.shape());
   Workspace workspace;
-  attention.forward(x, {.causal = true}, cache, y, workspace);
+  attention.forward(x, cache, {.causal = true}, y, workspace);
   EXPECT_EQ(y, attention(x, {.causal = true}));
 }
 
@@ -661,7 +659,7 @@ TEST(CacheFaults, K07LaterTokensChangeNothing) {
     const bool attends = what.find("memory") != std::string::npos;
     for (std::size_t i = 0; i < calls.size(); ++i) {
       const Call& call = calls[i];
-      if (call.memory_mask.key_lengths.given() && !attends) continue;
+      if (call.memory_mask.key_lengths && !attends) continue;
       const auto before = decoder.at_once(ids, source, call);
       const auto before_cached = decoder.start(2, tokens, source)->append(ids, call);
       for (Index t = 0; t + 1 < tokens; ++t) {

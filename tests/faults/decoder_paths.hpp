@@ -75,9 +75,9 @@ class PartOfMask {
       : shape_{scores[0], scores[1], end - begin, keys} {
     mask.causal = whole.causal;
     mask.window = whole.window;
-    if (whole.key_lengths.given()) {
+    if (whole.key_lengths) {
       for (Index b = 0; b < scores[0]; ++b)
-        lengths_.push_back(std::min(whole.key_lengths[b], keys));
+        lengths_.push_back(std::min((*whole.key_lengths)[b], keys));
       mask.key_lengths = lengths_;
     }
     if (whole.key_allowed) {
@@ -86,8 +86,8 @@ class PartOfMask {
         for (Index j = 0; j < keys; ++j) keep_(b, j) = (*whole.key_allowed)(b, j);
       mask.key_allowed = keep_;
     }
-    if (whole.allowed.given()) mask.allowed = allowed_ = part_of(whole.allowed, begin);
-    if (whole.bias.given()) mask.bias = bias_ = part_of(whole.bias, begin);
+    if (whole.allowed) mask.allowed = allowed_ = part_of(*whole.allowed, begin);
+    if (whole.bias) mask.bias = bias_ = part_of(*whole.bias, begin);
   }
   PartOfMask(const PartOfMask&) = delete;
   PartOfMask& operator=(const PartOfMask&) = delete;
@@ -241,28 +241,26 @@ inline std::vector<Means> self_means(Index batch, Index heads, Index tokens,
       all.push_back(
           {"layer" + pieces, in_pieces(x.shape(), size, [&](Index begin, Index end, auto& y) {
              const PartOfMask part(mask, scores, begin, end, end);
-             layer.forward(tokens_of(x, begin, end), part.mask, {}, layer_cache, y, workspace);
+             layer.forward(tokens_of(x, begin, end), layer_cache, part.mask, {}, y, workspace);
            })});
       auto stack_cache = stack.make_cache(batch, tokens);
       all.push_back(
           {"stack" + pieces, in_pieces(x.shape(), size, [&](Index begin, Index end, auto& y) {
              const PartOfMask part(mask, scores, begin, end, end);
-             stack.forward(tokens_of(x, begin, end), part.mask, {}, stack_cache, y, workspace);
+             stack.forward(tokens_of(x, begin, end), stack_cache, part.mask, {}, y, workspace);
            })});
       auto decoder_cache = decoder.make_cache(batch, tokens);
       all.push_back(
           {"decoder" + pieces, in_pieces(x.shape(), size, [&](Index begin, Index end, auto& y) {
              const PartOfMask part(mask, scores, begin, end, end);
-             decoder.forward(tokens_of(ids, begin, end), {.mask = part.mask}, decoder_cache, y,
-                             workspace);
+             decoder.forward(tokens_of(ids, begin, end), decoder_cache, {.mask = part.mask}, y, workspace);
            })});
       auto model_cache = model.make_cache(batch, tokens);
       model.start(source, {}, model_cache, workspace);
       all.push_back({"encoder-decoder" + pieces,
                      in_pieces(x.shape(), size, [&](Index begin, Index end, auto& y) {
                        const PartOfMask part(mask, scores, begin, end, end);
-                       model.forward(tokens_of(ids, begin, end), {.mask = part.mask}, model_cache,
-                                     y, workspace);
+                       model.forward(tokens_of(ids, begin, end), model_cache, {.mask = part.mask}, y, workspace);
                      })});
     }
   }
@@ -274,7 +272,7 @@ inline std::vector<Means> self_means(Index batch, Index heads, Index tokens,
 /// told of the memory, instead of a mask, and only the ways with a cache are taken.
 inline std::vector<Means> memory_means(Index batch, Index heads, Index queries, Index keys,
                                        const Mask<float>& mask,
-                                       const IntegerSequence& lengths = {}) {
+                                       const std::optional<IntegerSequence>& lengths = {}) {
   const Tensor<float, 3> x({batch, queries, heads});
   const auto memory = counting_tokens(batch, keys, heads);
   const Tensor<std::int32_t, 2> ids({batch, queries}), source({batch, keys});
@@ -286,7 +284,7 @@ inline std::vector<Means> memory_means(Index batch, Index heads, Index queries, 
   Workspace workspace;
 
   std::vector<Means> all;
-  if (!lengths.given()) {
+  if (!lengths) {
     all.push_back({"layer", layer(x, memory, {}, mask)});
     all.push_back({"stack", stack(x, memory, {}, mask)});
     all.push_back({"decoder", decoder(ids, {.memory = memory, .memory_mask = mask})});
@@ -303,30 +301,25 @@ inline std::vector<Means> memory_means(Index batch, Index heads, Index queries, 
     layer.remember(memory, lengths, layer_cache, workspace);
     all.push_back(
         {"layer" + pieces, in_pieces(x.shape(), size, [&](Index begin, Index end, auto& y) {
-           layer.forward(tokens_of(x, begin, end), {}, part_of(begin, end)->mask, layer_cache, y,
-                         workspace);
+           layer.forward(tokens_of(x, begin, end), layer_cache, {}, part_of(begin, end)->mask, y, workspace);
          })});
     auto stack_cache = stack.make_cache(batch, queries);
     stack.remember(memory, lengths, stack_cache, workspace);
     all.push_back(
         {"stack" + pieces, in_pieces(x.shape(), size, [&](Index begin, Index end, auto& y) {
-           stack.forward(tokens_of(x, begin, end), {}, part_of(begin, end)->mask, stack_cache, y,
-                         workspace);
+           stack.forward(tokens_of(x, begin, end), stack_cache, {}, part_of(begin, end)->mask, y, workspace);
          })});
     auto decoder_cache = decoder.make_cache(batch, queries);
     decoder.remember(memory, lengths, decoder_cache, workspace);
     all.push_back(
         {"decoder" + pieces, in_pieces(x.shape(), size, [&](Index begin, Index end, auto& y) {
-           decoder.forward(tokens_of(ids, begin, end), {.memory_mask = part_of(begin, end)->mask},
-                           decoder_cache, y, workspace);
+           decoder.forward(tokens_of(ids, begin, end), decoder_cache, {.memory_mask = part_of(begin, end)->mask}, y, workspace);
          })});
     auto model_cache = model.make_cache(batch, queries);
     model.start(source, lengths, model_cache, workspace);
     all.push_back({"encoder-decoder" + pieces,
                    in_pieces(x.shape(), size, [&](Index begin, Index end, auto& y) {
-                     model.forward(tokens_of(ids, begin, end),
-                                   {.memory_mask = part_of(begin, end)->mask}, model_cache, y,
-                                   workspace);
+                     model.forward(tokens_of(ids, begin, end), model_cache, {.memory_mask = part_of(begin, end)->mask}, y, workspace);
                    })});
   }
   return all;

@@ -296,7 +296,7 @@ TEST(HeadFaults, H02EveryNumberOfHeadsOfADecoderLayer) {
       layer.remember(memory, lengths, cache, workspace);
       for (Index t = 0; t < tokens; ++t) {
         Tensor<double, 3> step({2, 1, c.hidden});
-        layer.forward(decoder_paths::tokens_of(x, t, t + 1), {}, {}, cache, step, workspace);
+        layer.forward(decoder_paths::tokens_of(x, t, t + 1), cache, {}, {}, step, workspace);
         EXPECT_EQ(step, decoder_paths::tokens_of(y, t, t + 1)) << c.hidden << " " << c.heads;
       }
     }
@@ -309,7 +309,7 @@ TEST(HeadFaults, H03ScoresAreDividedByTheRootOfTheHeadWidth) {
   const auto x = values::filled<double>(Shape<3>{1, 1, 8}, 1);
   Tensor<double, 3> memory({1, 2, 8});
   for (Index c = 0; c < 8; ++c) memory(0, 0, c) = 1;
-  expect_values(attention.weights(x, memory), {.8807971, .1192029, .8807971, .1192029}, 5e-8);
+  expect_values(attention.attention_weights(x, memory), {.8807971, .1192029, .8807971, .1192029}, 5e-8);
 }
 
 // H03: the bias is added to the scaled scores; it isn't scaled itself.
@@ -420,8 +420,7 @@ TEST(HeadFaults, H03TheSameScaleOnEveryPathOfADecoder) {
                 Shape<2>{1, t + 1}, t == 0 ? std::vector<double>{0}
                                            : std::vector<double>{0, static_cast<double>(added)});
             Tensor<float, 3> step({1, 1, 2 * size});
-            self.forward(decoder_paths::tokens_of(x, t, t + 1), {.bias = bias_so_far}, {}, cache,
-                         step, workspace);
+            self.forward(decoder_paths::tokens_of(x, t, t + 1), cache, {.bias = bias_so_far}, {}, step, workspace);
             if (t == 1) expect_weight(step, 0, 1, "self, cached");
           }
           // One query of ones sees a memory of two tokens, 1 and 0.
@@ -434,7 +433,7 @@ TEST(HeadFaults, H03TheSameScaleOnEveryPathOfADecoder) {
           auto with_memory = cross.make_cache(1, 1, 2);
           cross.remember(memory, {}, with_memory, workspace);
           Tensor<float, 3> y(one.shape());
-          cross.forward(one, {}, {.bias = bias_of_memory}, with_memory, y, workspace);
+          cross.forward(one, with_memory, {}, {.bias = bias_of_memory}, y, workspace);
           expect_weight(y, 0, 1, "memory, cached");
         }
       }
@@ -471,7 +470,7 @@ TEST(HeadFaults, H03BiasesOfPositionsAreNotScaled) {
           Workspace workspace;
           for (Index t = 0; t < 2; ++t) {
             Tensor<float, 3> step({1, 1, 2 * size});
-            stack.forward(decoder_paths::tokens_of(x, t, t + 1), mask, {}, cache, step, workspace);
+            stack.forward(decoder_paths::tokens_of(x, t, t + 1), cache, mask, {}, step, workspace);
             EXPECT_EQ(step, decoder_paths::tokens_of(y, t, t + 1));
           }
           return y;

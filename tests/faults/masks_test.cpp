@@ -96,10 +96,10 @@ Tensor<float, 4> weights_without_changing_the_result(const MultiHeadAttention<fl
   Tensor<float, 4> weights({x.dim(0), heads, x.dim(1), x.dim(1)});
   Workspace workspace;
   attention.forward(x, x, x, mask, without, workspace);
-  attention.forward(x, x, x, mask, with, workspace, weights);
+  attention.forward(x, x, x, mask, with, weights, workspace);
   EXPECT_EQ(with, without);
   EXPECT_EQ(attention(x, mask), without);
-  EXPECT_EQ(attention.weights(x, x, mask), weights);
+  EXPECT_EQ(attention.attention_weights(x, x, mask), weights);
   return weights;
 }
 
@@ -210,8 +210,8 @@ TEST(MaskFaults, M02CrossAttentionWithWeightsWithoutAndFromACache) {
           Mask<float>{.bias = bias}, Mask<float>{.causal = true, .window = 3}}) {
       Tensor<float, 3> with(x.shape()), cached(x.shape());
       Tensor<float, 4> weights({3, 4, queries, keys});
-      attention.forward(x, memory, memory, mask, with, workspace, weights);
-      attention.attend(x, mask, cache, nullptr, cached, workspace);
+      attention.forward(x, memory, memory, mask, with, weights, workspace);
+      attention.attend(x, cache, mask, cached, workspace);
       const auto without = attention(x, memory, mask);
       EXPECT_EQ(with, without);
       EXPECT_EQ(cached, without);
@@ -336,7 +336,7 @@ TEST(MaskFaults, M03NothingOfAMemory) {
       auto cache = layer.make_cache(2, 5, tokens);
       layer.remember(tokens == 0 ? Tensor<float, 3>({2, 0, 7}) : memory, none, cache, workspace);
       Tensor<float, 3> y(x.shape());
-      layer.forward(x, {}, {}, cache, y, workspace);
+      layer.forward(x, cache, {}, {}, y, workspace);
       EXPECT_EQ(y, expected) << tokens;
     }
   }
@@ -980,7 +980,7 @@ TEST(MaskFaults, M11MasksOfTheWrongSizeAreRefusedByDecoders) {
         // An encoder reads its part of the mask first, with other shapes in the text.
         const bool of_encoder =
             decoder->name == "encoder-decoder" &&
-            (wrong.call.memory_mask.key_lengths.given() || wrong.call.memory_mask.key_allowed);
+            (wrong.call.memory_mask.key_lengths || wrong.call.memory_mask.key_allowed);
         if (!of_encoder) {
           refused([&] { decoder->at_once(ids, source, wrong.call); }, wrong, decoder->name);
         }

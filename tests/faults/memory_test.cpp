@@ -105,7 +105,7 @@ TEST(MemoryFaults, C02EveryTypeInEveryPlace) {
                                         .final_norm = true};
   usable(TransformerEncoder<float>(config), on_ids);
   usable(MaskedLanguageModel<float>(config), on_ids);
-  usable(SequenceClassifier<float>({.encoder = config}), on_ids);
+  usable(SequenceClassifier<float>(config), on_ids);
   usable(VisionTransformer<float>({.image_size = 4,
                                    .patch_size = 2,
                                    .num_channels = 1,
@@ -364,7 +364,7 @@ TEST(MemoryFaults, C09WrongShapesAreRefusedWithBothShapes) {
   Tensor<float, 3> y({2, 5, 6}), y_short({2, 4, 6});
   expect_message([&] { layer.forward(a, {}, y_short, workspace); }, {"(2, 5, 6)", "(2, 4, 6)"});
   Tensor<float, 4> weights({2, 2, 5, 4});
-  expect_message([&] { layer.forward(a, {}, y, workspace, weights); },
+  expect_message([&] { layer.attention.forward(a, a, a, {}, y, weights, workspace); },
                  {"(2, 2, 5, 5)", "(2, 2, 5, 4)"});
   const Embeddings<float> embeddings({.vocab_size = 3, .hidden_size = 2, .type_vocab_size = 2});
   const Tensor<std::int32_t, 2> ids({2, 3}), short_ids({2, 2});
@@ -439,7 +439,7 @@ TEST(MemoryFaults, C09ScratchMemoryAndResultsMayHoldAnything) {
       expect_nothing_read_before_written(Shape<4>{2, 3, tokens, tokens},
                                          [&](auto weights, Workspace& w) {
                                            Tensor<float, 3> y(x.shape());
-                                           layer.forward(x, mask, y, w, weights);
+                                           layer.attention.forward(x, x, x, mask, y, weights, w);
                                          });
     }
     GatedFeedForward<float> gated({.hidden_size = 24, .intermediate_size = 37});

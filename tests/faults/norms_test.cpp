@@ -136,7 +136,7 @@ TEST(NormFaults, N04EveryNormInsideReportsTheConfiguredEps) {
                                           .layer_norm_eps = eps};
     expect_eps_everywhere(TransformerEncoder<ShapeOnly>(config), eps, 8);
     expect_eps_everywhere(MaskedLanguageModel<ShapeOnly>(config), eps, 9);
-    expect_eps_everywhere(SequenceClassifier<ShapeOnly>({.encoder = config}), eps, 8);
+    expect_eps_everywhere(SequenceClassifier<ShapeOnly>(config), eps, 8);
     expect_eps_everywhere(VisionTransformer<ShapeOnly>({.image_size = 2,
                                                         .patch_size = 1,
                                                         .hidden_size = 2,

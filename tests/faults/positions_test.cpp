@@ -361,7 +361,7 @@ TEST(PositionFaults, P11LeftPaddingShiftsNothing) {
           keep(0, t) = t >= padding;
           keep(1, t) = true;
         }
-        const auto y = encoder(ids, {.key_allowed = keep}, {.positions = positions_of_kept(keep)});
+        const auto y = encoder(ids, {.positions = positions_of_kept(keep)}, {.key_allowed = keep});
         double largest = 0;
         for (Index t = 0; t < tokens; ++t)
           for (Index c = 0; c < 6; ++c)

@@ -243,7 +243,7 @@ TEST(StructureFaults, S06EmptyBatchAndEmptySequence) {
     EXPECT_EQ(layer(x, {.allowed = Tensor<bool, 2>({tokens, tokens})}).shape(), shape);
     EXPECT_EQ(stack(x).shape(), shape);
     EXPECT_EQ(layer.attention(x).shape(), shape);
-    EXPECT_EQ(layer.attention.weights(x, x).shape(), (Shape<4>{batch, 2, tokens, tokens}));
+    EXPECT_EQ(layer.attention.attention_weights(x, x).shape(), (Shape<4>{batch, 2, tokens, tokens}));
     EXPECT_EQ(layer.feed_forward(x).shape(), shape);
     EXPECT_EQ(layer.attention_norm(x).shape(), shape);
     EXPECT_EQ(layer.attention.query(x).shape(), shape);
@@ -265,7 +265,7 @@ TEST(StructureFaults, S06EmptyMemoryGivesTheOutputBias) {
   for (Index b = 0; b < 2; ++b)
     for (Index t = 0; t < 3; ++t)
       for (Index c = 0; c < 8; ++c) EXPECT_EQ(y(b, t, c), attention.output.bias(c));
-  EXPECT_EQ(attention.weights(x, memory).shape(), (Shape<4>{2, 2, 3, 0}));
+  EXPECT_EQ(attention.attention_weights(x, memory).shape(), (Shape<4>{2, 2, 3, 0}));
   const Tensor<float, 4> q({2, 3, 5, 7}), k({2, 3, 0, 7}), v({2, 3, 0, 11});
   EXPECT_EQ(scaled_dot_product_attention(q, k, v), (Tensor<float, 4>({2, 3, 5, 11})));
 }
@@ -282,7 +282,7 @@ TEST(StructureFaults, S06EmptyListsOfIds) {
     EXPECT_EQ(encoder(ids).shape(), (Shape<3>{shape[0], shape[1], 6}));
     EXPECT_EQ(encoder.embeddings(ids).shape(), (Shape<3>{shape[0], shape[1], 6}));
     EXPECT_EQ(encoder.embeddings.token(ids).shape(), (Shape<3>{shape[0], shape[1], 6}));
-    EXPECT_EQ(encoder(ids, {}, {.token_types = ids, .positions = ids}).shape(),
+    EXPECT_EQ(encoder(ids, {.token_types = ids, .positions = ids}, {}).shape(),
               (Shape<3>{shape[0], shape[1], 6}));
   }
   const MaskedLanguageModel<float> model(
@@ -293,11 +293,11 @@ TEST(StructureFaults, S06EmptyListsOfIds) {
 // S06: models that read the first token need one, and say so; an empty batch is fine.
 TEST(StructureFaults, S06FirstTokenOfAnEmptySequence) {
   for (bool pooler : {false, true}) {
-    const SequenceClassifier<float> model({.encoder = {.vocab_size = 7,
+    const SequenceClassifier<float> model({.vocab_size = 7,
                                                        .hidden_size = 6,
                                                        .num_attention_heads = 3,
-                                                       .intermediate_size = 5},
-                                           .num_labels = 3,
+                                                       .intermediate_size = 5,
+           .num_labels = 3,
                                            .pooler = pooler});
     EXPECT_EQ(model(Tensor<std::int32_t, 2>({0, 4})).shape(), (Shape<2>{0, 3}));
     EXPECT_EQ(model(Tensor<std::int32_t, 2>({0, 0})).shape(), (Shape<2>{0, 3}));

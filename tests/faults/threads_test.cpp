@@ -172,7 +172,7 @@ TEST(ThreadFaults, T02EveryWayOfSplittingTheWork) {
   expect_same_bits_on_any_number_of_threads([&](Workspace& workspace) {
     Tensor<float, 3> y(x.shape());
     Tensor<float, 4> weights({2, 6, 263, 263});
-    attention.forward(x, x, x, {.causal = true}, y, workspace, weights);
+    attention.forward(x, x, x, {.causal = true}, y, weights, workspace);
     return weights;
   });
   LayerNorm<float> norm({.hidden_size = 129});
@@ -272,11 +272,9 @@ TEST(ThreadFaults, T05MemoryGrowsLinearlyWithTheLength) {
        .head_size = size,
        .value_size = size,
        .q = kernels::Heads<const float>::head_major(q.data(), heads, tokens, size),
-       .k = kernels::Heads<const float>::head_major(k.data(), heads, tokens, size),
-       .v = kernels::Heads<const float>::head_major(v.data(), heads, tokens, size),
        .y = kernels::Heads<float>::head_major(y.data(), heads, tokens, size),
        .scale = 0.125f},
-      {.causal = true}, workspace);
+      {.k = kernels::Heads<const float>::head_major(k.data(), heads, tokens, size), .v = kernels::Heads<const float>::head_major(v.data(), heads, tokens, size)}, {.causal = true}, workspace);
   EXPECT_LE(workspace.capacity(), 64 * mebibyte);
   for (Index h : {0, 5}) {
     for (Index t : {0, 1, 127, 128, 2047, 4095}) {

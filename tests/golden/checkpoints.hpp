@@ -61,9 +61,9 @@ ef::Generated generate_with_cache(const Model& model, typename Model::Cache& cac
   return ef::generate_with<T>(
       [&](ef::TensorView<const std::int32_t, 2> ids, const ef::IntegerSequence& counts,
           ef::TensorView<T, 2> logits) {
-        model.forward_last(ids, {.token_counts = counts}, cache, logits, workspace);
+        model.forward_last(ids, cache, {.token_counts = counts}, logits, workspace);
       },
-      [&](std::span<const Index> rows) { cache.reorder(rows); }, model.config.vocab_size, prompts,
+      [&](std::span<const Index> rows) { cache.reorder(rows); }, model.vocab_size(), prompts,
       config, workspace);
 }
 

@@ -43,10 +43,10 @@ void run_multi_head_attention(Case& test) {
     Tensor<T, 3> y(x.shape());
     Tensor<T, 4> weights({x.dim(0), attention.config.num_attention_heads, x.dim(1), x.dim(1)});
     ef::Workspace workspace;
-    attention.forward(x, x, x, mask.view(), y, workspace, weights);
+    attention.forward(x, x, x, mask.view(), y, weights, workspace);
     test.expect("y", y);
     test.expect("weights", weights);
-    test.expect("weights", attention.weights(x, x, mask.view()));
+    test.expect("weights", attention.attention_weights(x, x, mask.view()));
   } else if (test.has_input("memory")) {
     const auto query = test.input<T, 3>("query"), memory = test.input<T, 3>("memory");
     test.expect("y", attention(query, memory, mask.view()));
@@ -70,13 +70,13 @@ struct Along {
   ef::EmbeddingInputs inputs() const { return {token_types, positions, first_position}; }
 };
 
-/// Of encoders and their heads: output(module(ids, mask, token types)).
+/// Of encoders and their heads: output(module(ids, token types, mask)).
 template <class M>
 void run_on_ids(Case& test, const char* output) {
   const M module = test.module<M>();
   const auto mask = test.mask<typename M::Scalar>();
   const Along along(test);
-  test.expect(output, module(test.input<std::int32_t, 2>("ids"), mask.view(), along.inputs()));
+  test.expect(output, module(test.input<std::int32_t, 2>("ids"), along.inputs(), mask.view()));
 }
 
 template <class T>

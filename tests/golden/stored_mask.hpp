@@ -34,13 +34,13 @@ AnyRank<T> read_any_rank(eigenformer::SafetensorsReader& file, const std::string
 }
 
 template <class T>
-eigenformer::Broadcast<T> broadcast(const AnyRank<T>& tensor) {
+std::optional<eigenformer::Broadcast<T>> broadcast(const AnyRank<T>& tensor) {
   return std::visit(
-      []<class Held>(const Held& held) -> eigenformer::Broadcast<T> {
+      []<class Held>(const Held& held) -> std::optional<eigenformer::Broadcast<T>> {
         if constexpr (std::is_same_v<Held, std::monostate>) {
-          return {};
+          return std::nullopt;
         } else {
-          return held;
+          return eigenformer::Broadcast<T>(held);
         }
       },
       tensor);

@@ -92,7 +92,7 @@ void add_torch_layer(ForeignFile& file, const std::string& prefix,
 }
 
 TEST(Keys, TorchDecoderLayer) {
-  auto config = ef::TransformerConfig::from(decoder_config);
+  auto config = decoder_config;
   for (const bool bias : {true, false}) {
     config.query_bias = config.key_bias = config.value_bias = config.output_bias = bias;
     config.feed_forward_bias = config.norm_bias = bias;
@@ -243,12 +243,12 @@ TEST(Keys, DiveIntoDeepLearningVision) {
 
 TEST(Keys, NaturalLanguageProcessingWithTransformers) {
   const auto model =
-      numbered(ef::SequenceClassifier<float>({.encoder = {.vocab_size = 13,
+      numbered(ef::SequenceClassifier<float>({.vocab_size = 13,
                                                           .hidden_size = 6,
                                                           .num_hidden_layers = 2,
                                                           .num_attention_heads = 3,
                                                           .intermediate_size = 11,
-                                                          .max_position_embeddings = 17},
+                                                          .max_position_embeddings = 17,
                                               .num_labels = 5,
                                               .pooler = false}));
   ForeignFile file;

@@ -32,11 +32,9 @@ Tensor<T, 4> attend(const AttentionInputs<T>& in, const ef::Mask<T>& mask,
                           .head_size = d,
                           .value_size = e,
                           .q = Heads<const T>::head_major(in.q.data(), h, t, d),
-                          .k = Heads<const T>::head_major(in.k.data(), k, s, d),
-                          .v = Heads<const T>::head_major(in.v.data(), k, s, e),
                           .y = Heads<T>::head_major(y.data(), h, t, e),
                           .scale = T(0.37)},
-                         mask, workspace);
+                         {.k = Heads<const T>::head_major(in.k.data(), k, s, d), .v = Heads<const T>::head_major(in.v.data(), k, s, e)}, mask, workspace);
   return y;
 }
 

@@ -88,11 +88,9 @@ class Attending {
         .head_size = s_.head_size,
         .value_size = s_.value_size,
         .q = Heads<const T>::head_major(in_.q.data(), s_.heads, s_.queries, s_.head_size),
-        .k = Heads<const T>::head_major(in_.k.data(), s_.key_value_heads, s_.keys, s_.head_size),
-        .v = Heads<const T>::head_major(in_.v.data(), s_.key_value_heads, s_.keys, s_.value_size),
         .y = Heads<T>::head_major(result.y.data(), s_.heads, s_.queries, s_.value_size),
         .scale = scale,
-        .weights = result.weights.data()};
+        .attention_weights = result.weights.data()};
     a.soft_cap = static_cast<T>(terms_.soft_cap);
     if (terms_.alibi) a.alibi_slopes = slopes_.data();
     if (terms_.reach > 0) a.relative_keys = {relative_.data(), terms_.reach, terms_.with_keys};
@@ -101,7 +99,7 @@ class Attending {
     ef::Mask<T> mask = mask_.mask();
     if (terms_.bias_reach >= 0) mask.offset_bias = offset_bias_;
     ef::kernels::require_valid_mask("test", mask, s_.scores());
-    ef::kernels::attend(a, mask, workspace);
+    ef::kernels::attend<T>(a, {.k = Heads<const T>::head_major(in_.k.data(), s_.key_value_heads, s_.keys, s_.head_size), .v = Heads<const T>::head_major(in_.v.data(), s_.key_value_heads, s_.keys, s_.value_size)}, mask, workspace);
     return result;
   }
 
@@ -293,13 +291,11 @@ TEST(AttentionTerms, SoftCapOfLargeScores) {
       .head_size = 1,
       .value_size = 1,
       .q = ef::kernels::Heads<const double>::head_major(in.q.data(), 1, 1, 1),
-      .k = ef::kernels::Heads<const double>::head_major(in.k.data(), 1, 2, 1),
-      .v = ef::kernels::Heads<const double>::head_major(in.v.data(), 1, 2, 1),
       .y = ef::kernels::Heads<double>::head_major(&y, 1, 1, 1),
       .scale = 1};
   a.soft_cap = 3;
   ef::Workspace workspace;
-  ef::kernels::attend<double>(a, {}, workspace);
+  ef::kernels::attend<double>(a, {.k = ef::kernels::Heads<const double>::head_major(in.k.data(), 1, 2, 1), .v = ef::kernels::Heads<const double>::head_major(in.v.data(), 1, 2, 1)}, {}, workspace);
   EXPECT_NEAR(y, 1 / (1 + std::exp(-3.0)), 1e-15);
 }
 

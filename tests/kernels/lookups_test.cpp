@@ -194,8 +194,6 @@ TEST(IntegerSequence, TakesIntegersOf32And64Bits) {
   EXPECT_EQ(ef::IntegerSequence(wide)[1], Index{1} << 40);
   EXPECT_EQ(ef::IntegerSequence(indices)[1], 6);
   EXPECT_EQ(ef::IntegerSequence(tensor)[1], 9);
-  EXPECT_FALSE(ef::IntegerSequence().given());
-  EXPECT_TRUE(ef::IntegerSequence(std::vector<int>()).given());
 }
 
 }  // namespace

@@ -56,8 +56,8 @@ TEST(DecoderArguments, CachesThatWereMovedFromAreRefused) {
   const ef::Tensor<float, 3> none({0, 2, 8}), two({2, 2, 8});
   ef::Tensor<float, 3> y({0, 2, 8}), z({2, 2, 8});
   ef::Workspace workspace;
-  EXPECT_THROW(attention.forward(none, {}, cache, y, workspace), std::invalid_argument);
-  EXPECT_THROW(attention.forward(two, {}, cache, z, workspace), std::invalid_argument);
+  EXPECT_THROW(attention.forward(none, cache, {}, y, workspace), std::invalid_argument);
+  EXPECT_THROW(attention.forward(two, cache, {}, z, workspace), std::invalid_argument);
 }
 
 TEST(DecoderArguments, ACacheOfOtherHeadsKeepsItsMemory) {
@@ -79,7 +79,7 @@ TEST(DecoderArguments, ACacheOfOtherHeadsKeepsItsMemory) {
   EXPECT_THROW(four.remember(memory, {}, cache, workspace), std::invalid_argument);
   EXPECT_THROW(four.remember(longer, {}, cache, workspace), std::invalid_argument);
   ASSERT_TRUE(cache.has_memory());
-  two.forward(x, {}, {}, cache, y, workspace);
+  two.forward(x, cache, {}, {}, y, workspace);
   EXPECT_EQ(y, two(x, memory));
 }
 
@@ -93,7 +93,7 @@ TEST(DecoderArguments, ALayersCacheNeedsItsMemory) {
   ef::Tensor<float, 3> y(x.shape());
   ef::Workspace workspace;
   auto cache = layer.make_cache(1, 5, 4);
-  EXPECT_THROW(layer.forward(x, {}, {}, cache, y, workspace), std::invalid_argument);
+  EXPECT_THROW(layer.forward(x, cache, {}, {}, y, workspace), std::invalid_argument);
   EXPECT_EQ(cache.self.length(0), 0);
 }
 
@@ -106,11 +106,11 @@ TEST(DecoderArguments, KeyLengthsMayBeTheCachesOwn) {
   ef::Tensor<float, 3> y(past.shape()), own(x.shape()), copied(x.shape());
   ef::Workspace workspace;
   auto a = attention.make_cache(1, 6), b = attention.make_cache(1, 6);
-  attention.forward(past, {}, a, y, workspace);
-  attention.forward(past, {}, b, y, workspace);
+  attention.forward(past, a, {}, y, workspace);
+  attention.forward(past, b, {}, y, workspace);
   const std::vector<int> four = {4};
-  attention.forward(x, {.causal = true, .key_lengths = a.lengths()}, a, own, workspace);
-  attention.forward(x, {.causal = true, .key_lengths = four}, b, copied, workspace);
+  attention.forward(x, a, {.causal = true, .key_lengths = a.lengths()}, own, workspace);
+  attention.forward(x, b, {.causal = true, .key_lengths = four}, copied, workspace);
   EXPECT_EQ(own, copied);
 }
 
@@ -246,46 +246,17 @@ TEST(TransformerConfig, EveryFieldReachesBothHalves) {
                           .attention_probs_dropout_prob = 0.19,
                           .activation_dropout_prob = 0.20,
                           .hidden_dropout_prob = 0.21};
-  const auto expect_common = [&](const auto& half) {
-    EXPECT_EQ(half.vocab_size, 101);
-    EXPECT_EQ(half.hidden_size, 102);
-    EXPECT_EQ(half.num_attention_heads, 105);
-    EXPECT_EQ(half.num_key_value_heads, 106);
-    EXPECT_EQ(half.head_size, 107);
-    EXPECT_EQ(half.intermediate_size, 108);
-    EXPECT_EQ(half.activation, c.activation);
-    EXPECT_EQ(half.max_position_embeddings, 109);
-    EXPECT_EQ(half.position_embedding, c.position_embedding);
-    EXPECT_EQ(half.sinusoidal_layout, c.sinusoidal_layout);
-    EXPECT_EQ(half.position_offset, 110);
-    EXPECT_FALSE(half.scale_embeddings);
-    EXPECT_TRUE(half.embedding_norm);
-    EXPECT_EQ(half.norm_placement, c.norm_placement);
-    EXPECT_TRUE(half.final_norm);
-    EXPECT_EQ(half.layer_norm_eps, 0.11);
-    EXPECT_EQ(half.rms_norm_eps, 0.12);
-    EXPECT_FALSE(half.query_bias || half.key_bias || half.value_bias || half.output_bias);
-    EXPECT_FALSE(half.feed_forward_bias || half.norm_bias);
-    EXPECT_EQ(half.padding_id, 13);
-    EXPECT_EQ(half.attention_scale, 0.14);
-    EXPECT_EQ(half.attention_positions.kind, ef::AttentionPosition::alibi);
-    EXPECT_TRUE(half.query_key_norm);
-    EXPECT_EQ(half.attn_logit_softcapping, 0.15);
-    EXPECT_EQ(half.sliding_window, 16);
-    EXPECT_EQ(half.attention_probs_dropout_prob, 0.19);
-    EXPECT_EQ(half.activation_dropout_prob, 0.20);
-    EXPECT_EQ(half.hidden_dropout_prob, 0.21);
-  };
-  expect_common(c.encoder());
-  expect_common(c.decoder());
-  EXPECT_EQ(c.encoder().num_hidden_layers, 103);
-  EXPECT_EQ(c.decoder().num_hidden_layers, 104);
-  EXPECT_TRUE(c.decoder().cross_attention && c.decoder().own_token_table);
-  EXPECT_TRUE(!c.decoder().tie_word_embeddings && c.decoder().head_bias);
-  EXPECT_EQ(c.decoder().logit_scale, 0.17);
-  EXPECT_EQ(c.decoder().final_logit_softcapping, 0.18);
+  const ef::EncoderDecoderConfig both = ef::both_halves(c);
+  EXPECT_EQ(both.encoder.num_hidden_layers, 103);
+  EXPECT_EQ(both.decoder.num_hidden_layers, 104);
+  ef::TransformerConfig::visit(
+      [](const std::string& name, const auto& whole, const auto& encoder, const auto& decoder) {
+        if (name == "num_hidden_layers" || name == "num_decoder_layers") return;
+        EXPECT_TRUE(whole == encoder && whole == decoder) << name;
+      },
+      c, both.encoder, both.decoder);
   c.num_decoder_layers = 0;
-  EXPECT_EQ(c.decoder().num_hidden_layers, 103);
+  EXPECT_EQ(ef::both_halves(c).decoder.num_hidden_layers, 103);
 }
 
 }  // namespace

@@ -208,8 +208,8 @@ TYPED_TEST(DecoderCacheStateTest, OverflowIsRefusedAndChangesNothing) {
     Tensor<T, 2> last({2, vocabulary});
     std::fill(logits.begin(), logits.end(), T(-777));
     const typename Decoder<T>::Inputs inputs{.token_counts = piece.token_counts()};
-    expect_refused([&] { model.forward(some, inputs, full, logits, workspace); }, texts);
-    expect_refused([&] { model.forward_last(some, inputs, full, last, workspace); }, texts);
+    expect_refused([&] { model.forward(some, full, inputs, logits, workspace); }, texts);
+    expect_refused([&] { model.forward_last(some, full, inputs, last, workspace); }, texts);
     for (const T value : logits) ASSERT_EQ(value, T(-777));
     EXPECT_EQ(lengths(full), before);
     EXPECT_EQ(workspace.arena().used(), 0u);
@@ -247,7 +247,7 @@ TYPED_TEST(DecoderCacheStateTest, WrongCallsChangeNothing) {
                            const std::vector<std::string>& texts) {
     Tensor<T, 3> logits({some.dim(0), some.dim(1), vocabulary});
     std::fill(logits.begin(), logits.end(), T(-777));
-    expect_refused([&] { model.forward(some, inputs, cache, logits, workspace); }, texts);
+    expect_refused([&] { model.forward(some, cache, inputs, logits, workspace); }, texts);
     for (const T value : logits) ASSERT_EQ(value, T(-777));
     EXPECT_EQ(lengths(cache), Counts({5, 3}));
     EXPECT_EQ(workspace.arena().used(), 0u);
@@ -272,10 +272,10 @@ TYPED_TEST(DecoderCacheStateTest, WrongCallsChangeNothing) {
   refused(Ids({2, 5}), {}, {"position 9", "9 rows"});  // row 0 would stand at 5 ... 9
   expect_refused([&] { model(two, {.token_counts = beyond}); }, {"token_counts"});
   Tensor<T, 2> narrow({2, vocabulary - 1});
-  expect_refused([&] { model.forward_last(two, {}, cache, narrow, workspace); },
+  expect_refused([&] { model.forward_last(two, cache, {}, narrow, workspace); },
                  {"(2, 12)", "(2, 13)"});
   Tensor<T, 2> last({2, vocabulary});
-  expect_refused([&] { model.forward_last(Ids({2, 0}), {}, cache, last, workspace); }, {"(2, 0)"});
+  expect_refused([&] { model.forward_last(Ids({2, 0}), cache, {}, last, workspace); }, {"(2, 0)"});
 
   expect_refused([&] { cache.truncate(0, 6); }, {"row 0", "holds 5", "to 6"});
   expect_refused([&] { cache.truncate(1, -1); }, {"holds 3", "-1"});
@@ -300,10 +300,10 @@ TYPED_TEST(DecoderCacheStateTest, CachesOfOtherModelsAreRefused) {
     if (which == 1) config.num_key_value_heads = 3;
     if (which == 2) config.head_size = 9;
     auto cache = Decoder<T>(config).make_cache(2, 5);
-    EXPECT_THROW(model.forward(ids, {}, cache, logits, workspace), std::invalid_argument) << which;
+    EXPECT_THROW(model.forward(ids, cache, {}, logits, workspace), std::invalid_argument) << which;
   }
   ef::DecoderCache<T> nothing;
-  EXPECT_THROW(model.forward(ids, {}, nothing, logits, workspace), std::invalid_argument);
+  EXPECT_THROW(model.forward(ids, nothing, {}, logits, workspace), std::invalid_argument);
   EXPECT_THROW(model.make_cache(-1, 5), std::invalid_argument);
   EXPECT_THROW(model.make_cache(2, -5), std::invalid_argument);
 }
@@ -320,16 +320,16 @@ TYPED_TEST(DecoderCacheStateTest, FurtherCallsAllocateNothing) {
       auto cache = model.make_cache(2, 150);
       Tensor<T, 3> logits({2, 60, vocabulary}), step({2, 1, vocabulary});
       Tensor<T, 2> last({2, vocabulary});
-      model.forward(prompt, {}, cache, logits, workspace);
-      model.forward_last(one, {}, cache, last, workspace);
+      model.forward(prompt, cache, {}, logits, workspace);
+      model.forward_last(one, cache, {}, last, workspace);
       const long before = reference::allocations();
       Eigen::internal::set_is_malloc_allowed(false);
-      for (int i = 0; i < 80; ++i) model.forward_last(one, {}, cache, last, workspace);
-      model.forward_last(one, {.token_counts = counts}, cache, last, workspace);
-      model.forward(one, {}, cache, step, workspace);
+      for (int i = 0; i < 80; ++i) model.forward_last(one, cache, {}, last, workspace);
+      model.forward_last(one, cache, {.token_counts = counts}, last, workspace);
+      model.forward(one, cache, {}, step, workspace);
       cache.truncate(1, 3);
       cache.clear();
-      model.forward(prompt, {}, cache, logits, workspace);
+      model.forward(prompt, cache, {}, logits, workspace);
       Eigen::internal::set_is_malloc_allowed(true);
       EXPECT_EQ(reference::allocations(), before) << decoder.name;
     }

@@ -139,7 +139,7 @@ TYPED_TEST(DecoderCacheTest, LastLogitsAreThoseOfTheLastToken) {
   for (const Piece& piece : pieces::ragged_pieces(begin, {29, 17, 5}, 4, 3)) {
     if (piece.tokens == 0) continue;
     const Ids part = pieces::cut(ids, begin, piece, std::int32_t{3});
-    model.forward_last(part, {.token_counts = piece.token_counts()}, cache, logits, workspace);
+    model.forward_last(part, cache, {.token_counts = piece.token_counts()}, logits, workspace);
     for (std::size_t b = 0; b < 3; ++b) {
       begin[b] += piece.counts[b];
       if (piece.counts[b] == 0) continue;
@@ -173,8 +173,7 @@ TYPED_TEST(DecoderCacheTest, PositionsAndTypesOfTheCaller) {
               part_types = pieces::cut(types, begin, piece, 0),
               part_positions = pieces::cut(positions, begin, piece, 0);
     Tensor<T, 3> logits({2, piece.tokens, vocabulary});
-    model.forward(part, {.embedding = {.token_types = part_types, .positions = part_positions}},
-                  cache, logits, workspace);
+    model.forward(part, cache, {.embedding = {.token_types = part_types, .positions = part_positions}}, logits, workspace);
     for (Index b = 0; b < 2; ++b) {
       EXPECT_TRUE(reference::same_bits(&logits(b, 0, 0), &whole(b, begin[0], 0),
                                        piece.tokens * vocabulary));
@@ -207,8 +206,7 @@ TYPED_TEST(DecoderCacheTest, PaddingOnTheLeft) {
     Tensor<bool, 2> seen({2, keys});
     for (Index b = 0; b < 2; ++b) std::copy_n(&keep(b, 0), keys, &seen(b, 0));
     Tensor<T, 3> logits({2, piece.tokens, vocabulary});
-    model.forward(part, {.mask = {.key_allowed = seen}, .embedding = {.positions = part_positions}},
-                  cache, logits, workspace);
+    model.forward(part, cache, {.mask = {.key_allowed = seen}, .embedding = {.positions = part_positions}}, logits, workspace);
     for (Index t = 0; t < piece.tokens; ++t) {
       const Index own = begin[0] + t - padding;
       if (own < 0) continue;

@@ -76,7 +76,7 @@ Tensor<T, 3> in_pieces(const Model& model, const Ids& ids, const std::vector<Pie
   const Counts begin(cache.lengths().begin(), cache.lengths().end());
   return pieces::in_pieces<T>(
       ids, vocabulary, begin, list, [&](const Piece& piece, const Ids& part, Tensor<T, 3>& logits) {
-        model.forward(part, {.token_counts = piece.token_counts()}, cache, logits, workspace);
+        model.forward(part, cache, {.token_counts = piece.token_counts()}, logits, workspace);
       });
 }
 

@@ -62,7 +62,7 @@ Tensor<T, 3> in_pieces(const ef::DecoderStack<T>& stack, const Tensor<T, 3>& x,
   return pieces::in_pieces<T>(
       x, width, Counts(cache.lengths().begin(), cache.lengths().end()), list,
       [&](const Piece& piece, const Tensor<T, 3>& part, Tensor<T, 3>& y) {
-        stack.forward(part, {}, {}, cache, y, workspace, piece.token_counts());
+        stack.forward(part, piece.token_counts(), cache, {}, {}, y, workspace);
       });
 }
 
@@ -227,7 +227,7 @@ TYPED_TEST(EncoderDecoderCacheTest, MasksOfTheMemory) {
   auto cache = stack.make_cache(2, 5);
   stack.remember(memory, {}, cache, workspace);
   Tensor<T, 3> y(x.shape());
-  stack.forward(x, {}, {.key_allowed = keep}, cache, y, workspace);
+  stack.forward(x, cache, {}, {.key_allowed = keep}, y, workspace);
   EXPECT_TRUE(reference::same_bits(y, whole));
   EXPECT_FALSE(reference::same_bits(y, stack(x, memory)));
 }
@@ -242,7 +242,7 @@ TYPED_TEST(EncoderDecoderCacheTest, WrongCallsChangeNothing) {
   auto cache = stack.make_cache(2, 5);
   Tensor<T, 3> part({2, 2, width}), y({2, 2, width});
   std::fill(y.begin(), y.end(), T(-777));
-  expect_refused([&] { stack.forward(part, {}, {}, cache, y, workspace); }, {"memory", "remember"});
+  expect_refused([&] { stack.forward(part, cache, {}, {}, y, workspace); }, {"memory", "remember"});
   stack.remember(memory, {}, cache, workspace);
   in_pieces(stack, x, {{{3, 3}, 3}}, cache, workspace);
   const auto refused = [&](const auto& call, const std::vector<std::string>& texts) {
@@ -254,9 +254,9 @@ TYPED_TEST(EncoderDecoderCacheTest, WrongCallsChangeNothing) {
   };
   const Tensor<bool, 2> keep({2, 6});
   const auto forward = [&](const ef::Mask<T>& mask, const ef::Mask<T>& memory_mask,
-                           const ef::IntegerSequence& counts = {}) {
+                           const std::optional<ef::IntegerSequence>& counts = {}) {
     return [&stack, &part, &cache, &y, &workspace, mask, memory_mask, counts] {
-      stack.forward(part, mask, memory_mask, cache, y, workspace, counts);
+      stack.forward(part, counts, cache, mask, memory_mask, y, workspace);
     };
   };
   const std::vector<int> beyond = {3, 1};
@@ -265,7 +265,7 @@ TYPED_TEST(EncoderDecoderCacheTest, WrongCallsChangeNothing) {
   refused(forward({}, {.key_allowed = keep}), {"(2, 7)", "(2, 6)"});
   refused(forward({}, {}, beyond), {"[0, 2]", "3"});
   Tensor<T, 3> long_x({2, 3, width}), long_y({2, 3, width});
-  refused([&] { stack.forward(long_x, {}, {}, cache, long_y, workspace); },
+  refused([&] { stack.forward(long_x, cache, {}, {}, long_y, workspace); },
           {"holds 3", "at most 5", "3 more"});
   const Tensor<T, 3> z = in_pieces(stack, x, {{{2, 2}, 2}}, cache, workspace);
   EXPECT_TRUE(pieces::same_tokens(z, whole, {3, 3}, {5, 5}));
@@ -347,13 +347,13 @@ TYPED_TEST(EncoderDecoderCacheTest, FurtherCallsAllocateNothing) {
     Tensor<T, 3> logits({2, 30, vocabulary});
     Tensor<T, 2> last({2, vocabulary});
     model.start(source, {}, cache, workspace);
-    model.forward(prompt, {}, cache, logits, workspace);
-    model.forward_last(one, {}, cache, last, workspace);
+    model.forward(prompt, cache, {}, logits, workspace);
+    model.forward_last(one, cache, {}, last, workspace);
     const long before = reference::allocations();
     Eigen::internal::set_is_malloc_allowed(false);
-    for (int i = 0; i < 100; ++i) model.forward_last(one, {}, cache, last, workspace);
+    for (int i = 0; i < 100; ++i) model.forward_last(one, cache, {}, last, workspace);
     model.start(source, {}, cache, workspace);
-    model.forward(prompt, {}, cache, logits, workspace);
+    model.forward(prompt, cache, {}, logits, workspace);
     Eigen::internal::set_is_malloc_allowed(true);
     EXPECT_EQ(reference::allocations(), before);
   }

@@ -572,11 +572,9 @@ struct FakeModel {
   using Scalar = T;
   using Cache = ScriptedModel<T>;
   struct Inputs {
-    ef::IntegerSequence token_counts = {};
+    std::optional<ef::IntegerSequence> token_counts = {};
   };
-  struct {
-    Index vocab_size = 11;
-  } config;
+  Index vocab_size() const { return 11; }
   LogitsAfter script = random_script(11, 6);
   std::vector<std::pair<Index, Index>>* made = nullptr;
 
@@ -584,9 +582,9 @@ struct FakeModel {
     if (made != nullptr) made->emplace_back(rows, capacity);
     return Cache(rows, script);
   }
-  void forward_last(ef::TensorView<const std::int32_t, 2> ids, const Inputs& inputs, Cache& cache,
+  void forward_last(ef::TensorView<const std::int32_t, 2> ids, Cache& cache, const Inputs& inputs,
                     ef::TensorView<T, 2> logits, ef::Workspace&) const {
-    cache.step(ids, inputs.token_counts, logits);
+    cache.step(ids, *inputs.token_counts, logits);
   }
 };
 

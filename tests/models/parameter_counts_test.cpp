@@ -54,8 +54,7 @@ TEST(ParameterCounts, SmallSentenceEncoders) {
 }
 
 TEST(ParameterCounts, SequenceClassifier) {
-  EXPECT_EQ(count_parameters(ef::SequenceClassifier<ShapeOnly>(
-                {.encoder = bert(30522, 768, 12, 12), .num_labels = 2})),
+  EXPECT_EQ(count_parameters(ef::SequenceClassifier<ShapeOnly>(bert(30522, 768, 12, 12))),
             109482240 + 2 * 768 + 2);
 }
 

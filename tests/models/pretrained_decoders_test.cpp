@@ -283,7 +283,7 @@ TEST(PretrainedTransformers, T5HeadsOfBothVersions) {
   copy.set("tie_word_embeddings", true);
   copy.set("scale_decoder_outputs", false);
   EXPECT_TRUE(ef::parameters_equal(load(copy), model));
-  EXPECT_EQ(load(copy).config.logit_scale, 1);
+  EXPECT_EQ(load(copy).decoder.config.logit_scale, 1);
 
   std::vector<ef::NamedTensor> tensors;
   const auto numbers = copy.numbers();
@@ -296,8 +296,8 @@ TEST(PretrainedTransformers, T5HeadsOfBothVersions) {
     }
   }
   ef::write_safetensors(copy.path() / "model.safetensors", tensors);
-  EXPECT_TRUE(load(copy).config.tie_word_embeddings);
-  EXPECT_EQ(load(copy).config.logit_scale, 1);
+  EXPECT_TRUE(load(copy).decoder.config.tie_word_embeddings);
+  EXPECT_EQ(load(copy).decoder.config.logit_scale, 1);
   copy.remove("scale_decoder_outputs");
   copy.set("tie_word_embeddings", false);
   expect_error([&] { load(copy); }, {"missing: lm_head.weight (decoder.head.weight)"});

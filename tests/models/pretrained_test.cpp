@@ -42,7 +42,7 @@ struct BertInputs {
 template <class Model>
 auto run(const Model& model) {
   const BertInputs inputs;
-  return model(inputs.ids, {.key_lengths = inputs.lengths}, {.token_types = inputs.types});
+  return model(inputs.ids, {.token_types = inputs.types}, {.key_lengths = inputs.lengths});
 }
 
 template <class T>

@@ -10,7 +10,9 @@ struct ClassifierCase : TextModelCase<T, ef::SequenceClassifier<T>> {
   static constexpr int rank = 2;
   static Traits traits() { return {.needs_a_token = true}; }
   static ef::SequenceClassifier<T> make() {
-    return ef::SequenceClassifier<T>({.encoder = small_encoder(), .num_labels = 7});
+    ef::TransformerConfig config = small_encoder();
+    config.num_labels = 7;
+    return ef::SequenceClassifier<T>(config);
   }
   static Parameters parameters() {
     Parameters list = encoder_parameters("encoder.");
@@ -24,8 +26,10 @@ struct ClassifierCase : TextModelCase<T, ef::SequenceClassifier<T>> {
 template <class T>
 struct ClassifierWithoutPoolerCase : ClassifierCase<T> {
   static ef::SequenceClassifier<T> make() {
-    return ef::SequenceClassifier<T>(
-        {.encoder = small_encoder(), .num_labels = 7, .pooler = false});
+    ef::TransformerConfig config = small_encoder();
+    config.num_labels = 7;
+    config.pooler = false;
+    return ef::SequenceClassifier<T>(config);
   }
   static Parameters parameters() {
     Parameters list = encoder_parameters("encoder.");

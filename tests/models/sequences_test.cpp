@@ -163,7 +163,7 @@ TYPED_TEST(Sequences, AreRefusedWhereTheyCanNotBeFollowed) {
   EXPECT_THROW(attention(x, Mask{.sequence_lengths = wrong}), std::invalid_argument);
   EXPECT_THROW(attention(x, Mask{.sequence_lengths = negative}), std::invalid_argument);
   EXPECT_THROW(attention(x, other, Mask{.sequence_lengths = lengths}), std::invalid_argument);
-  EXPECT_THROW(attention.weights(x, x, Mask{.sequence_lengths = lengths}), std::invalid_argument);
+  EXPECT_THROW(attention.attention_weights(x, x, Mask{.sequence_lengths = lengths}), std::invalid_argument);
   EXPECT_THROW(attention(x, Mask{.query_offset = 1, .sequence_lengths = lengths}),
                std::invalid_argument);
   EXPECT_THROW(
@@ -174,7 +174,7 @@ TYPED_TEST(Sequences, AreRefusedWhereTheyCanNotBeFollowed) {
   auto cache = attention.make_cache(1, tokens);
   ef::Tensor<T, 3> y(x.shape());
   ef::Workspace workspace;
-  EXPECT_THROW(attention.forward(x, Mask{.sequence_lengths = lengths}, cache, y, workspace),
+  EXPECT_THROW(attention.forward(x, cache, Mask{.sequence_lengths = lengths}, y, workspace),
                std::invalid_argument);
   EXPECT_EQ(cache.length(0), 0);
 }

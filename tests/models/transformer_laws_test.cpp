@@ -23,7 +23,7 @@ struct AnyTransformerCase : OnTwoIds {
   static ef::Shape<3> output_shape(const Input& in) { return {in.ids.dim(0), in.ids.dim(1), 11}; }
   static void call(const M& module, const Views<T>& in, ef::TensorView<T, 3> y,
                    ef::Workspace& workspace) {
-    module.forward(in.source, in.mask, in.ids, {}, y, workspace);
+    module.forward(in.source, in.ids, in.mask, {}, y, workspace);
   }
   static ef::Tensor<T, 3> convenient(const M& module, const Owned<T>& in) {
     return module(in.source, in.ids, in.mask());

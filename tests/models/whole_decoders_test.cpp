@@ -185,7 +185,7 @@ TYPED_TEST(WholeDecodersTest, BiasesByOffsetBesideTheStacksOwn) {
   refused("DecoderStack", [&] { decoder_stack.forward(x, mask, y, workspace); });
   auto cache = decoder_stack.make_cache(2, 5);
   refused("DecoderStack with a cache",
-          [&] { decoder_stack.forward(x, mask, {}, cache, y, workspace); });
+          [&] { decoder_stack.forward(x, cache, mask, {}, y, workspace); });
   EXPECT_EQ(lengths(cache), Counts({0, 0}));
   const Ids ids = random_ids(2, 5);
   refused("TransformerEncoder", [&] { encoder.forward(ids, {}, mask, y, workspace); });

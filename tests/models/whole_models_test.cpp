@@ -95,14 +95,16 @@ TYPED_TEST(ModelTest, TextModels) {
   const ef::EmbeddingInputs inputs{.token_types = types};
 
   for (bool pooler : {false, true}) {
-    const auto classifier = random_module<ef::SequenceClassifier<T>>(
-        ef::TransformerConfig{.encoder = small(), .num_labels = 5, .pooler = pooler});
+    ef::TransformerConfig config = small();
+    config.num_labels = 5;
+    config.pooler = pooler;
+    const auto classifier = random_module<ef::SequenceClassifier<T>>(config);
     Reals<2> pooled = first_tokens(hidden(classifier.encoder));
     if (pooler) {
       pooled = reference::activate(ef::Activation::tanh,
                                    reference::linear(pooled, classifier.pooler->dense));
     }
-    EXPECT_TRUE(reference::agrees(classifier(ids, mask, inputs),
+    EXPECT_TRUE(reference::agrees(classifier(ids, inputs, mask),
                                   reference::linear(pooled, classifier.classifier), roundings));
   }
 
@@ -112,7 +114,7 @@ TYPED_TEST(ModelTest, TextModels) {
                           reference::linear(hidden(model.encoder), model.head.transform)),
       model.head.norm);
   EXPECT_TRUE(
-      reference::agrees(model(ids, mask, inputs),
+      reference::agrees(model(ids, inputs, mask),
                         reference::linear(transformed, widen(model.encoder.embeddings.token.weight),
                                           widen(model.head.bias)),
                         roundings));

@@ -53,7 +53,7 @@ Tensor<T, 3> run(const ef::MultiHeadAttention<T>& module, const Tensor<T, 3>& x,
         Index keys = 0;
         for (Index b = 0; b < cache.batch(); ++b)
           keys = std::max(keys, cache.length(b) + piece.counts[static_cast<std::size_t>(b)]);
-        module.forward(part, mask(keys), cache, result, workspace, piece.token_counts());
+        module.forward(part, piece.token_counts(), cache, mask(keys), result, workspace);
       });
 }
 
@@ -262,7 +262,7 @@ TYPED_TEST(AttentionCacheTest, BadTokensAreForgottenByTruncation) {
     run(module, x, pieces::equal_pieces(2, 0, 100, 100), cache, workspace);
     Tensor<T, 3> bad({2, 41, hidden}), y(bad.shape());
     std::fill(bad.begin(), bad.end(), std::numeric_limits<T>::quiet_NaN());
-    module.forward(bad, {.causal = true}, cache, y, workspace);
+    module.forward(bad, cache, {.causal = true}, y, workspace);
     EXPECT_TRUE(std::isnan(y(0, 0, 0)));
     for (Index b = 0; b < 2; ++b) cache.truncate(b, 100);
     const Tensor<T, 3> rest =
@@ -330,12 +330,12 @@ TYPED_TEST(AttentionCacheTest, MemoriesInACache) {
   pieces::poison(cache);
   EXPECT_EQ(cache.length(1), 0);
   Tensor<T, 3> y(x.shape());
-  module.attend(x, {}, cache, nullptr, y, workspace);
+  module.attend(x, cache, {}, y, workspace);
   EXPECT_TRUE(reference::same_bits(y, whole));
   for (Index t = 0; t < 13; ++t) {  // one query after the other
     Tensor<T, 3> one({3, 1, hidden}), result({3, 1, hidden});
     for (Index b = 0; b < 3; ++b) std::copy_n(&x(b, t, 0), hidden, &one(b, 0, 0));
-    module.attend(one, {}, cache, nullptr, result, workspace);
+    module.attend(one, cache, {}, result, workspace);
     for (Index b = 0; b < 3; ++b)
       EXPECT_TRUE(reference::same_bits(&result(b, 0, 0), &whole(b, t, 0), hidden));
   }
@@ -388,11 +388,11 @@ TYPED_TEST(AttentionCacheTest, WrongCallsChangeNothing) {
 
   const auto refused = [&](const std::vector<std::string>& texts, const ef::Mask<T>& mask,
                            Index tokens_given = 2, Index width = hidden, Index batch = 2,
-                           const ef::IntegerSequence& counts = {}) {
+                           const std::optional<ef::IntegerSequence>& counts = {}) {
     Tensor<T, 3> part({batch, tokens_given, width}), y({batch, tokens_given, hidden});
     std::fill(y.begin(), y.end(), T(-777));
     try {
-      module.forward(part, mask, cache, y, workspace, counts);
+      module.forward(part, counts, cache, mask, y, workspace);
       ADD_FAILURE() << "nothing thrown; expected " << ::testing::PrintToString(texts);
     } catch (const std::invalid_argument& error) {
       for (const std::string& text : texts) {
@@ -424,7 +424,7 @@ TYPED_TEST(AttentionCacheTest, WrongCallsChangeNothing) {
   Tensor<T, 3> y(x.shape());
   for (auto wrong : {ef::KeyValueCache<T>({2, 9, 2, head_size}),
                      ef::KeyValueCache<T>({2, 9, 3, head_size + 1}), ef::KeyValueCache<T>()}) {
-    EXPECT_THROW(module.forward(x, {.causal = true}, wrong, y, workspace), std::invalid_argument);
+    EXPECT_THROW(module.forward(x, wrong, {.causal = true}, y, workspace), std::invalid_argument);
   }
 
   const Tensor<T, 3> rest = run(module, x, pieces::equal_pieces(2, 4, 9, 2), cache, workspace);
@@ -442,14 +442,14 @@ TYPED_TEST(AttentionCacheTest, FurtherCallsAllocateNothing) {
       const Tensor<T, 3> prompt = tokens<T>(2, 120), one = tokens<T>(2, 1);
       Tensor<T, 3> y(prompt.shape()), z(one.shape());
       const std::vector<int> counts = {1, 0};
-      module.forward(prompt, {.causal = true}, cache, y, workspace);
-      module.forward(one, {.causal = true}, cache, z, workspace);
+      module.forward(prompt, cache, {.causal = true}, y, workspace);
+      module.forward(one, cache, {.causal = true}, z, workspace);
       const long before = reference::allocations();
       Eigen::internal::set_is_malloc_allowed(false);
-      for (int i = 0; i < 150; ++i) module.forward(one, {.causal = true}, cache, z, workspace);
-      module.forward(one, {.causal = true}, cache, z, workspace, counts);
+      for (int i = 0; i < 150; ++i) module.forward(one, cache, {.causal = true}, z, workspace);
+      module.forward(one, counts, cache, {.causal = true}, z, workspace);
       cache.clear();
-      module.forward(prompt, {.causal = true}, cache, y, workspace);
+      module.forward(prompt, cache, {.causal = true}, y, workspace);
       Eigen::internal::set_is_malloc_allowed(true);
       EXPECT_EQ(reference::allocations(), before) << name;
     }
@@ -463,14 +463,14 @@ TYPED_TEST(AttentionCacheTest, EmptyCalls) {
   ef::Workspace workspace;
   auto cache = module.make_cache(2, 0), no_rows = module.make_cache(0, 5);
   Tensor<T, 3> none({2, 0, hidden}), y({2, 0, hidden}), empty({0, 3, hidden}), z({0, 3, hidden});
-  EXPECT_NO_THROW(module.forward(none, {.causal = true}, cache, y, workspace));
-  EXPECT_NO_THROW(module.forward(empty, {.causal = true}, no_rows, z, workspace));
+  EXPECT_NO_THROW(module.forward(none, cache, {.causal = true}, y, workspace));
+  EXPECT_NO_THROW(module.forward(empty, no_rows, {.causal = true}, z, workspace));
   // Rows without a token of their own get the output projection's bias from an empty cache.
   const std::vector<int> counts = {0, 0};
   auto fresh = module.make_cache(2, 3);
   const Tensor<T, 3> x = tokens<T>(2, 1);
   Tensor<T, 3> padded(x.shape());
-  module.forward(x, {.causal = true}, fresh, padded, workspace, counts);
+  module.forward(x, counts, fresh, {.causal = true}, padded, workspace);
   EXPECT_EQ(fresh.longest(), 0);
   for (Index c = 0; c < hidden; ++c) EXPECT_EQ(padded(1, 0, c), module.output.bias(c));
 }

@@ -80,7 +80,7 @@ TYPED_TEST(AttentionModulesTest, WeightsAreThoseOfTheResult) {
   const auto memory = reference::random_tensor<T, 3>({2, 7, 12}, 6);
   const std::vector<int> lengths = {7, 0};
   const ef::Mask<T> mask{.key_lengths = lengths};
-  const Tensor<T, 4> weights = module.weights(x, memory, mask);
+  const Tensor<T, 4> weights = module.attention_weights(x, memory, mask);
   ASSERT_EQ(weights.shape(), (ef::Shape<4>{2, 4, 5, 7}));
 
   reference::Visibility plain;
@@ -94,7 +94,7 @@ TYPED_TEST(AttentionModulesTest, WeightsAreThoseOfTheResult) {
   Tensor<T, 3> y(x.shape());
   Tensor<T, 4> asked(weights.shape());
   ef::Workspace workspace;
-  module.forward(x, memory, memory, mask, y, workspace, asked);
+  module.forward(x, memory, memory, mask, y, asked, workspace);
   EXPECT_TRUE(reference::same_bits(asked, weights));
   EXPECT_TRUE(reference::same_bits(y, module(x, memory, mask))) << "asking changes nothing";
   // Row 1 sees no key: exactly the output projection's bias.
@@ -157,9 +157,8 @@ TYPED_TEST(AttentionModulesTest, AdditiveAttention) {
         expected.data()[i] += weights.data()[row * 7 + j] * Real(v(row / 4, j, e));
       }
     }
-    Tensor<T, 3> given;
-    EXPECT_TRUE(agrees(module(q, k, v, lengths, &given), expected));
-    EXPECT_TRUE(agrees(given, weights));
+    EXPECT_TRUE(agrees(module(q, k, v, lengths), expected));
+    EXPECT_TRUE(agrees(module.attention_weights(q, k, lengths), weights));
   }
 }
 
@@ -213,15 +212,19 @@ TEST(EncoderLayer, PreNormReturnsItsInputAndPostNormNormsTwice) {
   for (Index i = 0; i < 4; ++i) EXPECT_NEAR(y(0, 0, i), expected[i], 1e-4);
 }
 
-TEST(EncoderLayer, HandsOverTheAttentionsWeights) {
+TEST(EncoderLayer, ShowsItsAttentionWeightsToAnObserver) {
   const auto layer = random_module<ef::EncoderLayer<float>>(
       ef::TransformerConfig{.hidden_size = 12, .num_attention_heads = 4, .intermediate_size = 5});
   const auto x = reference::random_tensor<float, 3>({2, 7, 12}, 5);
   Tensor<float, 3> y(x.shape());
-  Tensor<float, 4> weights({2, 4, 7, 7});
+  Tensor<float, 4> weights;
   ef::Workspace workspace;
-  layer.forward(x, {.causal = true}, y, workspace, weights);
-  EXPECT_TRUE(reference::same_bits(weights, layer.attention.weights(x, x, {.causal = true})));
+  const ef::Observer<float> observer{
+      .attention_weights = [&](const ef::LayerPlace&, ef::TensorView<const float, 4> seen) {
+        weights = Tensor<float, 4>(seen);
+      }};
+  layer.forward(x, {.causal = true}, y, observer, workspace);
+  EXPECT_TRUE(reference::same_bits(weights, layer.attention.attention_weights(x, x, {.causal = true})));
   EXPECT_TRUE(reference::same_bits(y, layer(x, {.causal = true})));
 }
 

@@ -182,7 +182,7 @@ TYPED_TEST(DecoderModulesTest, ALayerWithItsCache) {
   const Tensor<T, 3> y = pieces::in_pieces<T>(
       x, 13, begin, pieces::ragged_pieces(begin, end, 23, 4),
       [&](const pieces::Piece& piece, const Tensor<T, 3>& part, Tensor<T, 3>& result) {
-        layer.forward(part, {}, {}, cache, result, workspace, piece.token_counts());
+        layer.forward(part, piece.token_counts(), cache, {}, {}, result, workspace);
       });
   EXPECT_TRUE(pieces::same_tokens(y, whole, begin, end));
 }
@@ -205,17 +205,17 @@ TYPED_TEST(DecoderModulesTest, WrongCallsLeaveALayersCacheAsItWas) {
   const Tensor<bool, 2> keep({2, 4});
   const Tensor<T, 3> longer({2, 8, 5}), wider({2, 7, 6});
   const std::vector<int> beyond = {7, 8};
-  EXPECT_THROW(layer.forward(x, {.key_allowed = keep}, {}, cache, y, workspace),
+  EXPECT_THROW(layer.forward(x, cache, {.key_allowed = keep}, {}, y, workspace),
                std::invalid_argument);
-  EXPECT_THROW(layer.forward(x, {}, {.key_allowed = keep}, cache, y, workspace),
+  EXPECT_THROW(layer.forward(x, cache, {}, {.key_allowed = keep}, y, workspace),
                std::invalid_argument);
-  EXPECT_THROW(layer.forward(x, {}, {}, cache, narrow, workspace), std::invalid_argument);
+  EXPECT_THROW(layer.forward(x, cache, {}, {}, narrow, workspace), std::invalid_argument);
   EXPECT_THROW(layer.remember(longer, {}, cache, workspace), std::invalid_argument);
   EXPECT_THROW(layer.remember(wider, {}, cache, workspace), std::invalid_argument);
   EXPECT_THROW(layer.remember(memory, beyond, cache, workspace), std::invalid_argument);
   EXPECT_EQ(cache.self.longest(), 0);
   EXPECT_EQ(cache.memory.length(0), 7);
-  layer.forward(x, {}, {}, cache, y, workspace);
+  layer.forward(x, cache, {}, {}, y, workspace);
   EXPECT_TRUE(reference::same_bits(y, layer(x, memory)));
 }
 

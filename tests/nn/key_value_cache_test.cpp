@@ -52,7 +52,7 @@ class Watched {
     }
     cache.append(ef::kernels::Heads<const double>::token_major(k.data(), width, heads, size),
                  ef::kernels::Heads<const double>::token_major(v.data(), width, heads, size), width,
-                 given ? ef::IntegerSequence(counts) : ef::IntegerSequence(), workspace);
+                 given ? std::optional<ef::IntegerSequence>(counts) : std::nullopt, workspace);
   }
 
   void truncate(Index b, Index length) {

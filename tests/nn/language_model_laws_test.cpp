@@ -62,7 +62,7 @@ struct RelativeBiasCase : OnTokens<55, true> {
     const Index batch = in.x.dim(0), tokens = in.x.dim(1);
     ef::require_shape("x", in.x.shape(), {batch, tokens, 55});
     ef::require_shape("y", y.shape(), in.x.shape());
-    ef::require_disjoint("RelativeBiasCase", y, in.x);
+    ef::require_disjoint("RelativeBiasCase", {y}, {in.x});
     ef::kernels::require_valid_mask("RelativeBiasCase", in.mask, {batch, 5, tokens, tokens});
     ef::Scratch scratch(workspace);
     const auto x = ef::kernels::Heads<const T>::token_major(in.x.data(), tokens, 5, 11);
@@ -74,11 +74,9 @@ struct RelativeBiasCase : OnTokens<55, true> {
                             .head_size = 11,
                             .value_size = 11,
                             .q = x,
-                            .k = x,
-                            .v = x,
                             .y = ef::kernels::Heads<T>::token_major(y.data(), tokens, 5, 11),
                             .scale = T(0.3)},
-                           module.add_to(in.mask, scratch), workspace);
+                           {.k = x, .v = x}, module.add_to(in.mask, scratch), workspace);
   }
   static ef::Tensor<T, 3> convenient(const Module& module, const Owned<T>& in) {
     ef::Tensor<T, 3> y(in.x.shape());

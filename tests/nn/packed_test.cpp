@@ -102,7 +102,7 @@ TYPED_TEST(PackedPlainTest, DecodersHaveTheBitsOfThePlainOnesInOnePassAndStepByS
       Tensor<std::int32_t, 2> next({2, 1});
       Tensor<TypeParam, 2> logits({2, 101});
       for (Index b = 0; b < 2; ++b) next(b, 0) = ids(b, t);
-      packed.forward_last(next, {}, cache, logits, workspace);
+      packed.forward_last(next, cache, {}, logits, workspace);
       for (Index b = 0; b < 2; ++b)
         EXPECT_TRUE(reference::same_bits(&logits(b, 0), &expected(b, t, 0), Index{101})) << t;
     }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -26,10 +27,11 @@ struct Piece {
   Index tokens = 0;
 
   /// For decoders; not given if all rows have all tokens.
-  ef::IntegerSequence token_counts() const {
+  std::optional<ef::IntegerSequence> token_counts() const {
     const bool all =
         std::all_of(counts.begin(), counts.end(), [&](Index count) { return count == tokens; });
-    return all ? ef::IntegerSequence() : ef::IntegerSequence(counts);
+    if (all) return std::nullopt;
+    return ef::IntegerSequence(counts);
   }
 };
 
@@ -141,7 +143,7 @@ template <class T>
 
 /// NaN into every slot behind the lengths.
 template <class T>
-void poison(const ef::KeyValueCache<T>& cache) {
+void poison(ef::KeyValueCache<T>& cache) {
   const T nan = std::numeric_limits<T>::quiet_NaN();
   const auto panels = cache.panels();
   const Index width = ef::kernels::panel_width<T>;

@@ -16,7 +16,7 @@ T attentions(const ef::Tensor<T, 3>& x) {
   auto y = self(x, {.causal = true, .key_lengths = lengths});
   y = self(y, y, {.allowed = pairs, .bias = scores});
   y = additive(y, x, x, lengths);
-  return y.matrix().sum() + self.weights(y, x)(1, 2, 4, 4);
+  return y.matrix().sum() + self.attention_weights(y, x)(1, 2, 4, 4);
 }
 
 template <class T>
@@ -43,11 +43,12 @@ template <class T>
 T models() {
   const ef::Tensor<std::int32_t, 2> ids({2, 5});
   const ef::TransformerConfig config = {.vocab_size = 31,
-                                               .hidden_size = 6,
-                                               .num_hidden_layers = 2,
-                                               .num_attention_heads = 3,
-                                               .intermediate_size = 11};
-  ef::SequenceClassifier<T> classifier({.encoder = config, .num_labels = 3});
+                                        .hidden_size = 6,
+                                        .num_hidden_layers = 2,
+                                        .num_attention_heads = 3,
+                                        .intermediate_size = 11,
+                                        .num_labels = 3};
+  ef::SequenceClassifier<T> classifier(config);
   ef::init(classifier, ef::Key{5});
   ef::MaskedLanguageModel<T> language_model(config);
   ef::init(language_model, ef::Key{6});

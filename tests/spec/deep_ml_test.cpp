@@ -183,7 +183,7 @@ TEST(DeepMl, E904MultiHeadSelfAttention) {
   randomize(attention, 16);
   const auto x = random<double>(Shape<3>{2, 5, 12}, 17);
   const auto mask = random<double>(Shape<2>{5, 5}, 18);
-  const auto weights = attention.weights(x, x, {.bias = mask});
+  const auto weights = attention.attention_weights(x, x, {.bias = mask});
   const auto q = attention.query(x), k = attention.key(x);
   for (Index b = 0; b < 2; ++b)
     for (Index h = 0; h < 3; ++h) {

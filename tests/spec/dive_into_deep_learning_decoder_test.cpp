@@ -111,8 +111,8 @@ TEST(DiveIntoDeepLearningDecoder, B10ThreeNormsStepByStep) {
   EXPECT_LT(largest_difference(block(x, encoded, {}, {.key_lengths = lengths}), expected), 1e-13);
 
   // (B h, T, T) and (B h, T, S) weights in the book.
-  const auto own = block.self_attention.weights(x, x, {.causal = true});
-  const auto of_encoder = block.cross_attention->weights(y, encoded, {.key_lengths = lengths});
+  const auto own = block.self_attention.attention_weights(x, x, {.causal = true});
+  const auto of_encoder = block.cross_attention->attention_weights(y, encoded, {.key_lengths = lengths});
   EXPECT_EQ(own.shape(), (Shape<4>{2, 3, tokens, tokens}));
   EXPECT_EQ(of_encoder.shape(), (Shape<4>{2, 3, tokens, keys}));
   for (Index b = 0; b < 2; ++b)
@@ -220,8 +220,8 @@ TEST(DiveIntoDeepLearningDecoder, B12DecoderBlockOfTheTrainedModelHas558912Param
   DecoderLayer<float> block(block_config(256, 4, 64));
   init(block, Key{9});
   const auto x = random<float>(Shape<3>{1, 9, 256}, 10);
-  EXPECT_EQ(block.self_attention.weights(x, x, {.causal = true}).shape(), (Shape<4>{1, 4, 9, 9}));
-  EXPECT_EQ(block.cross_attention->weights(x, x).shape(), (Shape<4>{1, 4, 9, 9}));
+  EXPECT_EQ(block.self_attention.attention_weights(x, x, {.causal = true}).shape(), (Shape<4>{1, 4, 9, 9}));
+  EXPECT_EQ(block.cross_attention->attention_weights(x, x).shape(), (Shape<4>{1, 4, 9, 9}));
 }
 
 // ------------------------------------------------------------------------------- the three traps
@@ -249,7 +249,7 @@ TEST(DiveIntoDeepLearningDecoder, B10FirstTrapManyTokensAtOnceDontSeeTheFuture) 
   for (Index t = 0; t < tokens; ++t)
     EXPECT_TRUE(same(decoder(column(ids, t), one_at_a_time), 0, at_once, t)) << t;
   Tensor<double, 2> last({2, 31});
-  decoder.forward_last(ids, {}, last_cached, last, workspace);
+  decoder.forward_last(ids, last_cached, {}, last, workspace);
   for (Index b = 0; b < 2; ++b)
     EXPECT_TRUE(std::equal(&last(b, 0), &last(b, 0) + 31, &at_once(b, tokens - 1, 0)));
 
@@ -279,7 +279,7 @@ TEST(DiveIntoDeepLearningDecoder, B11SecondTrapTokensFedAloneStandAtTheirPositio
   Workspace workspace;
   for (Index t = 0; t < 12; ++t) {
     Tensor<double, 3> hidden({1, 1, 24});
-    decoder.hidden(values::tensor<std::int32_t>(Shape<2>{1, 1}, {7}), {}, cache, hidden, workspace);
+    decoder.hidden(values::tensor<std::int32_t>(Shape<2>{1, 1}, {7}), cache, {}, hidden, workspace);
     for (Index c = 0; c < 24; ++c) {
       const double omega = std::pow(10000.0, -static_cast<double>(c / 2 * 2) / 24);
       const double angle = static_cast<double>(t) * omega;
@@ -310,7 +310,7 @@ TEST(DiveIntoDeepLearningDecoder, B10ThirdTrapTheCacheHoldsKeysAndValues) {
     for (Index t = 0; t < tokens; ++t) {
       Tensor<double, 3> one({1, 1, 21}), y(one.shape());
       std::copy_n(&x(0, t, 0), 21, one.data());
-      block.forward(one, {}, {}, cache, y, workspace);
+      block.forward(one, cache, {}, {}, y, workspace);
     }
     const auto k = block.self_attention.key(x), v = block.self_attention.value(x);
     const auto of_encoder_k = block.cross_attention->key(encoded),
@@ -346,7 +346,7 @@ TEST(DiveIntoDeepLearningDecoder, B10ThirdTrapTheCacheHoldsKeysAndValues) {
     const auto key_before = cache.self.key(0, 1, 2), value_before = cache.self.value(0, 1, 2);
     cache.self.truncate(0, 3);
     Tensor<double, 3> one({1, 1, 21}), y(one.shape());
-    other.forward(one, {}, {}, cache, y, workspace);
+    other.forward(one, cache, {}, {}, y, workspace);
     EXPECT_EQ(cache.self.key(0, 1, 2), key_before);
     EXPECT_EQ(cache.self.value(0, 1, 2), value_before);
     for (Index d = 0; d < 4; ++d) EXPECT_EQ(cache.self.value(0, 1, 3)(d), 0.0);

@@ -105,8 +105,8 @@ TEST(DiveIntoDeepLearning, B3AdditiveAttention) {
   const auto q = random<double>(Shape<3>{2, 1, 20}, 5), k = random<double>(Shape<3>{2, 10, 2}, 6),
              v = random<double>(Shape<3>{2, 10, 4}, 7);
   const std::vector<int> lengths{2, 6};
-  Tensor<double, 3> weights;
-  const auto y = attention(q, k, v, lengths, &weights);
+  const auto y = attention(q, k, v, lengths);
+  const auto weights = attention.attention_weights(q, k, lengths);
   ASSERT_EQ(y.shape(), (Shape<3>{2, 1, 4}));
   ASSERT_EQ(weights.shape(), (Shape<3>{2, 1, 10}));
 
@@ -276,8 +276,12 @@ TEST(DiveIntoDeepLearning, B9Encoder) {
   Workspace workspace;
   for (const auto& block : encoder.layers) {
     Tensor<double, 3> next(x.shape());
-    Tensor<double, 4> weights({2, 8, 100, 100});  // (B h, T, T) in the book
-    block.forward(x, mask, next, workspace, weights);
+    Tensor<double, 4> weights;  // (B h, T, T) in the book
+    const Observer<double> observer{
+        .attention_weights = [&](const LayerPlace&, TensorView<const double, 4> seen) {
+          weights = Tensor<double, 4>(seen);
+        }};
+    block.forward(x, mask, next, observer, workspace);
     for (Index b = 0; b < 2; ++b) {
       const auto rows = weights.matrix().middleRows(b * 800, 800);
       const Index length = lengths[static_cast<std::size_t>(b)];

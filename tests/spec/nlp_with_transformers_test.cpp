@@ -269,12 +269,13 @@ TEST(NlpWithTransformers, A8ThreeFamiliesOfPositions) {
 
 // A9: the head reads token 0 alone.
 TEST(NlpWithTransformers, A9SequenceClassification) {
-  const SequenceClassifier<ShapeOnly> counted(
-      {.encoder = encoder_config(), .num_labels = 3, .pooler = false});
+  TransformerConfig whole = encoder_config(), small = small_encoder_config();
+  whole.num_labels = small.num_labels = 3;
+  whole.pooler = small.pooler = false;
+  const SequenceClassifier<ShapeOnly> counted(whole);
   EXPECT_EQ(count_parameters(counted), 108892419);
 
-  SequenceClassifier<double> model(
-      {.encoder = small_encoder_config(), .num_labels = 3, .pooler = false});
+  SequenceClassifier<double> model(small);
   randomize(model, 18);
   const auto logits = model(small_text);
   EXPECT_EQ(logits.shape(), (Shape<2>{2, 3}));
@@ -304,7 +305,7 @@ TEST(NlpWithTransformers, A10MaskOfTheDecoder) {
   const auto x = random<double>(Shape<3>{2, tokens, 21}, 41);
   EXPECT_EQ(layer(x, {.allowed = tril}), layer(x));
   EXPECT_EQ(layer(x, {.bias = filled}), layer(x));
-  const auto weights = layer.self_attention.weights(x, x, {.allowed = tril});
+  const auto weights = layer.self_attention.attention_weights(x, x, {.allowed = tril});
   for (Index row = 0; row < weights.matrix().rows(); ++row)
     EXPECT_EQ((weights.matrix().row(row).array() > 0).count(), row % tokens + 1) << "i + 1 ones";
 }
@@ -328,7 +329,7 @@ TEST(NlpWithTransformers, A10DecoderLayerHasTwoAttentions) {
   const auto y = layer(x, encoded);
   EXPECT_LT(largest_difference(y, sum(g, layer.feed_forward(layer.feed_forward_norm(g)))), 1e-13);
   EXPECT_EQ(y.shape(), x.shape());
-  EXPECT_EQ(layer.cross_attention->weights(h, encoded).shape(), (Shape<4>{2, 3, 5, 11}));
+  EXPECT_EQ(layer.cross_attention->attention_weights(h, encoded).shape(), (Shape<4>{2, 3, 5, 11}));
 
   // Every token of the encoder reaches every token of the decoder.
   for (Index j : {0, 10}) {

@@ -163,7 +163,7 @@ TEST(PyTorch, F11CausalAlignment) {
     const auto append = [&](Index begin, Index end) {
       Tensor<double, 3> x({1, end - begin, 1}), y(x.shape());
       for (Index t = begin; t < end; ++t) x(0, t - begin, 0) = static_cast<double>(Index{1} << t);
-      attention.forward(x, {.causal = true}, cache, y, workspace);
+      attention.forward(x, cache, {.causal = true}, y, workspace);
       return y;
     };
     append(0, keys - queries);
@@ -222,7 +222,7 @@ TEST(PyTorch, F2MultiheadAttention) {
                  .5837344787,  -.7745203782, .1268432463, .1962703095, .8272808921,  -.1707611755},
                 1e-9);
 
-  const auto weights = attention.weights(x, memory, mask);
+  const auto weights = attention.attention_weights(x, memory, mask);
   Tensor<double, 3> averaged({2, 4, 5});
   for (Index b = 0; b < 2; ++b)
     for (Index h = 0; h < 3; ++h)
@@ -258,7 +258,7 @@ TEST(PyTorch, F2MaskForEachHead) {
   for (Index i = 0; i < blocked.size(); ++i) blocked.data()[i] = numpy.integer(0, 3) == 0;
   Tensor<bool, 4> allowed({2, 3, 5, 5});
   for (Index i = 0; i < blocked.size(); ++i) allowed.data()[i] = !blocked.data()[i];
-  const auto weights = attention.weights(x, x, {.allowed = allowed});
+  const auto weights = attention.attention_weights(x, x, {.allowed = allowed});
   for (Index b = 0; b < 2; ++b)
     for (Index h = 0; h < 3; ++h)
       for (Index t = 0; t < 5; ++t)

@@ -329,7 +329,7 @@ TEST(TrenTorch, D9CrossAttentionOfFourQueriesAndSevenKeys) {
   const auto x = random<double>(Shape<3>{2, 4, 12}, 14),
              memory = random<double>(Shape<3>{2, 7, 12}, 15);
   EXPECT_EQ(attention(x, memory).shape(), (Shape<3>{2, 4, 12}));
-  EXPECT_EQ(attention.weights(x, memory).shape(), (Shape<4>{2, 3, 4, 7}));
+  EXPECT_EQ(attention.attention_weights(x, memory).shape(), (Shape<4>{2, 3, 4, 7}));
 }
 
 // D10: heads are consecutive chunks of the features: of 0 ... 7, head 0 has 0 ... 3.
@@ -361,11 +361,11 @@ TEST(TrenTorch, D10OneHeadAfterTheOther) {
   for (Index b = 0; b < 2; ++b)
     for (Index t = 0; t < 5; ++t)
       for (Index c = 0; c < 12; ++c) EXPECT_NEAR(y(b, t, c), expected.y(b, c / 4, t, c % 4), 1e-14);
-  EXPECT_LT(largest_difference(attention.weights(x, x), expected.weights), 1e-15);
+  EXPECT_LT(largest_difference(attention.attention_weights(x, x), expected.weights), 1e-15);
 
   Tensor<double, 2> mask({5, 5});
   for (Index t = 0; t < 5; ++t) mask(t, 2) = -1e9;
-  const auto weights = attention.weights(x, x, {.bias = mask});
+  const auto weights = attention.attention_weights(x, x, {.bias = mask});
   for (Index row = 0; row < 2 * 3 * 5; ++row) EXPECT_EQ(weights.matrix()(row, 2), 0.0);
 }
 
@@ -376,7 +376,7 @@ TEST(TrenTorch, D11OutputMapAfterConcatenation) {
   const auto concatenated = attention(x);
   randomize(attention.output, 18);
   EXPECT_LT(largest_difference(attention(x), attention.output(concatenated)), 1e-14);
-  EXPECT_EQ(attention.weights(x, x).shape(), (Shape<4>{2, 3, 5, 5}));
+  EXPECT_EQ(attention.attention_weights(x, x).shape(), (Shape<4>{2, 3, 5, 5}));
 }
 
 // D12: additive mask, softmax stable for any size of the scores.
@@ -513,7 +513,7 @@ Tensor<double, 4> alibi_scores(Index heads, Index tokens, const Mask<double>& ma
                                         .num_attention_heads = heads,
                                         .attention_positions = {.kind = AttentionPosition::alibi}});
   const Tensor<double, 3> x({1, tokens, heads});
-  auto scores = attention.weights(x, x, mask);
+  auto scores = attention.attention_weights(x, x, mask);
   for (Index h = 0; h < heads; ++h)
     for (Index t = 0; t < tokens; ++t) {
       const double own = scores(0, h, t, t);

@@ -174,11 +174,11 @@ TEST(UnderstandingDeepLearning, C4SizeOfBert) {
 
 // C4: text classification maps the class token's vector to one number, squashed to a probability.
 TEST(UnderstandingDeepLearning, C4ClassTokenThroughALogisticSigmoid) {
-  SequenceClassifier<double> model({.encoder = {.vocab_size = 17,
+  SequenceClassifier<double> model({.vocab_size = 17,
                                                 .hidden_size = 10,
                                                 .num_hidden_layers = 2,
                                                 .num_attention_heads = 5,
-                                                .intermediate_size = 11},
+                                                .intermediate_size = 11,
                                     .num_labels = 1,
                                     .pooler = false});
   randomize(model, 3);
@@ -364,7 +364,7 @@ TEST(UnderstandingDeepLearning, C6CrossAttentionHasTheLengthOfTheQueries) {
              encoder = random<double>(Shape<3>{2, 7, 10}, 8);
   const auto y = attention(decoder, encoder);
   EXPECT_EQ(y.shape(), (Shape<3>{2, 3, 10}));
-  EXPECT_EQ(attention.weights(decoder, encoder).shape(), (Shape<4>{2, 2, 3, 7}));
+  EXPECT_EQ(attention.attention_weights(decoder, encoder).shape(), (Shape<4>{2, 2, 3, 7}));
 
   const auto heads = [](const Tensor<double, 3>& x) {
     Tensor<double, 4> result({x.dim(0), 2, x.dim(1), 5});
@@ -415,7 +415,7 @@ TEST(UnderstandingDeepLearning, C7KindsOfPositions) {
   Tensor<double, 2> bias({5, 5});
   for (Index t = 0; t < 5; ++t)
     for (Index j = 0; j < 5; ++j) bias(t, j) = learned[static_cast<std::size_t>(j - t + 4)];
-  const auto weights = attention.weights(x, x), biased = attention.weights(x, x, {.bias = bias});
+  const auto weights = attention.attention_weights(x, x), biased = attention.attention_weights(x, x, {.bias = bias});
   for (Index h = 0; h < 2; ++h)
     for (Index t = 0; t < 5; ++t) {
       double total = 0;

@@ -22,6 +22,7 @@
 #include <cmath>
 #include <optional>
 
+#include "eigenformer/base/enumeration.hpp"
 #include "eigenformer/base/error.hpp"
 
 namespace eigenformer {
@@ -33,13 +34,21 @@ enum class RotaryLayout { halves, interleaved };
 
 enum class RotaryScalingType { none, linear, dynamic, llama3, yarn };
 
-inline std::string to_string(RotaryLayout layout) {
-  return layout == RotaryLayout::halves ? "halves" : "interleaved";
-}
-inline std::string to_string(RotaryScalingType type) {
-  constexpr const char* names[] = {"none", "linear", "dynamic", "llama3", "yarn"};
-  return names[static_cast<std::size_t>(type)];
-}
+template <>
+struct Enumeration<RotaryLayout> {
+  static constexpr Enumerator<RotaryLayout> all[] = {
+      {RotaryLayout::halves, "halves"},
+      {RotaryLayout::interleaved, "interleaved"}};
+};
+template <>
+struct Enumeration<RotaryScalingType> {
+  static constexpr Enumerator<RotaryScalingType> all[] = {
+      {RotaryScalingType::none, "none"},
+      {RotaryScalingType::linear, "linear"},
+      {RotaryScalingType::dynamic, "dynamic"},
+      {RotaryScalingType::llama3, "llama3"},
+      {RotaryScalingType::yarn, "yarn"}};
+};
 
 struct RotaryScaling {
   RotaryScalingType type = RotaryScalingType::none;

@@ -18,6 +18,7 @@
 #include <cmath>
 #include <string>
 
+#include "eigenformer/base/enumeration.hpp"
 #include "eigenformer/base/tensor.hpp"
 
 namespace eigenformer {
@@ -25,17 +26,13 @@ inline namespace EIGENFORMER_ABI {
 
 enum class SinusoidalLayout { interleaved, concatenated, tensor2tensor };
 
-inline std::string to_string(SinusoidalLayout layout) {
-  switch (layout) {
-    case SinusoidalLayout::interleaved:
-      return "interleaved";
-    case SinusoidalLayout::concatenated:
-      return "concatenated";
-    case SinusoidalLayout::tensor2tensor:
-      return "tensor2tensor";
-  }
-  return "unknown layout";
-}
+template <>
+struct Enumeration<SinusoidalLayout> {
+  static constexpr Enumerator<SinusoidalLayout> all[] = {
+      {SinusoidalLayout::interleaved, "interleaved"},
+      {SinusoidalLayout::concatenated, "concatenated"},
+      {SinusoidalLayout::tensor2tensor, "tensor2tensor"}};
+};
 
 namespace kernels {
 

@@ -29,9 +29,10 @@ inline namespace EIGENFORMER_ABI {
                                                            Workspace&);                            \
   EIGENFORMER_EXTERN template void feed_forward<T>(                                                \
       TensorView<const T, 2>, const FeedForwardMaps<T>&, TensorView<T, 2>, Workspace&);            \
-  EIGENFORMER_EXTERN template void attend<T>(const Attention<T>&, const KeyValuePanels<T>&,        \
+  EIGENFORMER_EXTERN template void attend<T>(const Attention<T>&, const KeyValuePanels<const T>&,  \
                                              const Mask<T>&, Workspace&);                          \
-  EIGENFORMER_EXTERN template void attend<T>(const Attention<T>&, const Mask<T>&, Workspace&);     \
+  EIGENFORMER_EXTERN template void attend<T>(const Attention<T>&, const KeysAndValues<T>&,         \
+                                             const Mask<T>&, Workspace&);                          \
   EIGENFORMER_EXTERN template void require_valid_mask<T>(std::string_view, const Mask<T>&,         \
                                                          const Shape<4>&);
 

@@ -19,6 +19,16 @@ struct AdditiveAttentionConfig {
   Index key_size = 0;
   Index hidden_size = 0;
   double attention_probs_dropout_prob = 0;  // training: on the weights
+
+  friend bool operator==(const AdditiveAttentionConfig&, const AdditiveAttentionConfig&) = default;
+
+  template <class F, class... Config>
+  static void visit(F&& f, Config&... c) {
+    f("query_size", c.query_size...);
+    f("key_size", c.key_size...);
+    f("hidden_size", c.hidden_size...);
+    f("attention_probs_dropout_prob", c.attention_probs_dropout_prob...);
+  }
 };
 
 template <class Format>

@@ -34,6 +34,30 @@ struct MultiHeadAttentionConfig {
   Index sliding_window = 0;                 // as Mask::window, for every call; 0: none
   double attention_probs_dropout_prob = 0;  // training: on the weights
 
+  friend bool operator==(const MultiHeadAttentionConfig&, const MultiHeadAttentionConfig&) = default;
+
+  template <class F, class... Config>
+  static void visit(F&& f, Config&... c) {
+    f("hidden_size", c.hidden_size...);
+    f("num_attention_heads", c.num_attention_heads...);
+    f("num_key_value_heads", c.num_key_value_heads...);
+    f("head_size", c.head_size...);
+    f("key_value_size", c.key_value_size...);
+    f("value_size", c.value_size...);
+    f("query_bias", c.query_bias...);
+    f("key_bias", c.key_bias...);
+    f("value_bias", c.value_bias...);
+    f("output_bias", c.output_bias...);
+    f("scale", c.scale...);
+    f("attention_positions", c.attention_positions...);
+    f("bidirectional", c.bidirectional...);
+    f("query_key_norm", c.query_key_norm...);
+    f("rms_norm_eps", c.rms_norm_eps...);
+    f("attn_logit_softcapping", c.attn_logit_softcapping...);
+    f("sliding_window", c.sliding_window...);
+    f("attention_probs_dropout_prob", c.attention_probs_dropout_prob...);
+  }
+
   /// The self-attention of a layer.
   static MultiHeadAttentionConfig self_attention(const TransformerConfig& c, bool bidirectional) {
     return {.hidden_size = c.hidden_size,

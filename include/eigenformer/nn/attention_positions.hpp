@@ -10,8 +10,7 @@
 //   relative_key,       BERT: a learned embedding for each offset, multiplied with queries, or
 //   relative_key_query  queries and keys (kernels/relative_keys.hpp)
 
-#include <string>
-
+#include "eigenformer/base/enumeration.hpp"
 #include "eigenformer/kernels/relative_bias.hpp"
 #include "eigenformer/kernels/rotary_frequencies.hpp"
 
@@ -27,11 +26,16 @@ enum class AttentionPosition {
   relative_key_query
 };
 
-inline std::string to_string(AttentionPosition kind) {
-  constexpr const char* names[] = {"none",          "rotary",       "alibi",
-                                   "relative_bias", "relative_key", "relative_key_query"};
-  return names[static_cast<std::size_t>(kind)];
-}
+template <>
+struct Enumeration<AttentionPosition> {
+  static constexpr Enumerator<AttentionPosition> all[] = {
+      {AttentionPosition::none, "none"},
+      {AttentionPosition::rotary, "rotary"},
+      {AttentionPosition::alibi, "alibi"},
+      {AttentionPosition::relative_bias, "relative_bias"},
+      {AttentionPosition::relative_key, "relative_key"},
+      {AttentionPosition::relative_key_query, "relative_key_query"}};
+};
 
 struct AttentionPositions {
   AttentionPosition kind = AttentionPosition::none;

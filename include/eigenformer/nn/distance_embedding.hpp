@@ -13,6 +13,14 @@ inline namespace EIGENFORMER_ABI {
 struct DistanceEmbeddingConfig {
   Index max_position_embeddings = 0;  // M
   Index head_size = 0;                // D
+
+  friend bool operator==(const DistanceEmbeddingConfig&, const DistanceEmbeddingConfig&) = default;
+
+  template <class F, class... Config>
+  static void visit(F&& f, Config&... c) {
+    f("max_position_embeddings", c.max_position_embeddings...);
+    f("head_size", c.head_size...);
+  }
 };
 
 template <class Format>

@@ -20,6 +20,15 @@ struct EmbeddingConfig {
   Index num_embeddings = 0;
   Index embedding_dim = 0;
   std::optional<Index> padding_id = {};
+
+  friend bool operator==(const EmbeddingConfig&, const EmbeddingConfig&) = default;
+
+  template <class F, class... Config>
+  static void visit(F&& f, Config&... c) {
+    f("num_embeddings", c.num_embeddings...);
+    f("embedding_dim", c.embedding_dim...);
+    f("padding_id", c.padding_id...);
+  }
 };
 
 template <class Format>

@@ -41,6 +41,25 @@ struct EmbeddingsConfig {
   std::optional<Index> padding_id = {};
   double hidden_dropout_prob = 0;  // training: on the result
 
+  friend bool operator==(const EmbeddingsConfig&, const EmbeddingsConfig&) = default;
+
+  template <class F, class... Config>
+  static void visit(F&& f, Config&... c) {
+    f("vocab_size", c.vocab_size...);
+    f("hidden_size", c.hidden_size...);
+    f("max_position_embeddings", c.max_position_embeddings...);
+    f("type_vocab_size", c.type_vocab_size...);
+    f("position_embedding", c.position_embedding...);
+    f("sinusoidal_layout", c.sinusoidal_layout...);
+    f("position_offset", c.position_offset...);
+    f("scale_embeddings", c.scale_embeddings...);
+    f("embedding_norm", c.embedding_norm...);
+    f("layer_norm_eps", c.layer_norm_eps...);
+    f("norm_bias", c.norm_bias...);
+    f("padding_id", c.padding_id...);
+    f("hidden_dropout_prob", c.hidden_dropout_prob...);
+  }
+
   /// The embeddings of a model.
   static EmbeddingsConfig from(const TransformerConfig& c) {
     return {.vocab_size = c.vocab_size,

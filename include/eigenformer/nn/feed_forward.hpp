@@ -21,6 +21,18 @@ struct FeedForwardConfig {
   bool bias = true;
   double activation_dropout_prob = 0;  // training: on the hidden activation
   double hidden_dropout_prob = 0;      // training: on the result
+
+  friend bool operator==(const FeedForwardConfig&, const FeedForwardConfig&) = default;
+
+  template <class F, class... Config>
+  static void visit(F&& f, Config&... c) {
+    f("hidden_size", c.hidden_size...);
+    f("intermediate_size", c.intermediate_size...);
+    f("activation", c.activation...);
+    f("bias", c.bias...);
+    f("activation_dropout_prob", c.activation_dropout_prob...);
+    f("hidden_dropout_prob", c.hidden_dropout_prob...);
+  }
 };
 
 /// The configuration shared by FeedForward and GatedFeedForward, checked.

@@ -60,6 +60,13 @@ inline std::string to_string(GELUApproximation approximation) {
 
 struct GELUConfig {
   GELUApproximation approximate = GELUApproximation::none;
+
+  friend bool operator==(const GELUConfig&, const GELUConfig&) = default;
+
+  template <class F, class... Config>
+  static void visit(F&& f, Config&... c) {
+    f("approximate", c.approximate...);
+  }
 };
 
 template <class Format>

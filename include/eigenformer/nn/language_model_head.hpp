@@ -25,6 +25,18 @@ struct LanguageModelHeadConfig {
   double logit_scale = 1;
   double final_logit_softcapping = 0;  // c; 0: none
 
+  friend bool operator==(const LanguageModelHeadConfig&, const LanguageModelHeadConfig&) = default;
+
+  template <class F, class... Config>
+  static void visit(F&& f, Config&... c) {
+    f("hidden_size", c.hidden_size...);
+    f("vocab_size", c.vocab_size...);
+    f("tie_word_embeddings", c.tie_word_embeddings...);
+    f("bias", c.bias...);
+    f("logit_scale", c.logit_scale...);
+    f("final_logit_softcapping", c.final_logit_softcapping...);
+  }
+
   /// The head of a model.
   static LanguageModelHeadConfig from(const TransformerConfig& c) {
     return {.hidden_size = c.hidden_size,

@@ -19,6 +19,15 @@ struct LayerNormConfig {
   Index hidden_size = 0;
   double eps = 1e-5;
   bool bias = true;
+
+  friend bool operator==(const LayerNormConfig&, const LayerNormConfig&) = default;
+
+  template <class F, class... Config>
+  static void visit(F&& f, Config&... c) {
+    f("hidden_size", c.hidden_size...);
+    f("eps", c.eps...);
+    f("bias", c.bias...);
+  }
 };
 
 template <class Format>

@@ -19,6 +19,15 @@ struct LinearConfig {
   Index in_features = 0;
   Index out_features = 0;
   bool bias = true;
+
+  friend bool operator==(const LinearConfig&, const LinearConfig&) = default;
+
+  template <class F, class... Config>
+  static void visit(F&& f, Config&... c) {
+    f("in_features", c.in_features...);
+    f("out_features", c.out_features...);
+    f("bias", c.bias...);
+  }
 };
 
 template <class Format>

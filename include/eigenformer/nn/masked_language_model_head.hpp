@@ -21,6 +21,17 @@ struct MaskedLanguageModelHeadConfig {
   double layer_norm_eps = 1e-12;
   bool norm_bias = true;
 
+  friend bool operator==(const MaskedLanguageModelHeadConfig&, const MaskedLanguageModelHeadConfig&) = default;
+
+  template <class F, class... Config>
+  static void visit(F&& f, Config&... c) {
+    f("hidden_size", c.hidden_size...);
+    f("vocab_size", c.vocab_size...);
+    f("activation", c.activation...);
+    f("layer_norm_eps", c.layer_norm_eps...);
+    f("norm_bias", c.norm_bias...);
+  }
+
   /// The head of a model.
   static MaskedLanguageModelHeadConfig from(const TransformerConfig& c) {
     return {.hidden_size = c.hidden_size,

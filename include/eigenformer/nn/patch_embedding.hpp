@@ -21,6 +21,16 @@ struct PatchEmbeddingConfig {
   Index num_channels = 3;
   Index hidden_size = 0;
 
+  friend bool operator==(const PatchEmbeddingConfig&, const PatchEmbeddingConfig&) = default;
+
+  template <class F, class... Config>
+  static void visit(F&& f, Config&... c) {
+    f("image_size", c.image_size...);
+    f("patch_size", c.patch_size...);
+    f("num_channels", c.num_channels...);
+    f("hidden_size", c.hidden_size...);
+  }
+
   Index num_patches() const {
     return (image_size.height / patch_size.height) * (image_size.width / patch_size.width);
   }

@@ -25,6 +25,14 @@ void first_tokens(TensorView<const T, 3> x, TensorView<T, 2> y) {
 struct PoolerConfig {
   Index hidden_size = 0;
   Activation activation = Activation::tanh;
+
+  friend bool operator==(const PoolerConfig&, const PoolerConfig&) = default;
+
+  template <class F, class... Config>
+  static void visit(F&& f, Config&... c) {
+    f("hidden_size", c.hidden_size...);
+    f("activation", c.activation...);
+  }
 };
 
 template <class Format>

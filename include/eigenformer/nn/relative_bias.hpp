@@ -25,6 +25,16 @@ struct RelativeBiasConfig {
   Index relative_attention_max_distance = 128;
   bool bidirectional = true;  // false: keys later than the query share bucket 0
 
+  friend bool operator==(const RelativeBiasConfig&, const RelativeBiasConfig&) = default;
+
+  template <class F, class... Config>
+  static void visit(F&& f, Config&... c) {
+    f("num_attention_heads", c.num_attention_heads...);
+    f("relative_attention_num_buckets", c.relative_attention_num_buckets...);
+    f("relative_attention_max_distance", c.relative_attention_max_distance...);
+    f("bidirectional", c.bidirectional...);
+  }
+
   static RelativeBiasConfig from(const AttentionPositions& positions, Index num_attention_heads,
                                  bool bidirectional) {
     return {.num_attention_heads = num_attention_heads,

@@ -19,6 +19,15 @@ struct RMSNormConfig {
   Index hidden_size = 0;
   double eps = 1e-5;
   bool unit_offset = false;
+
+  friend bool operator==(const RMSNormConfig&, const RMSNormConfig&) = default;
+
+  template <class F, class... Config>
+  static void visit(F&& f, Config&... c) {
+    f("hidden_size", c.hidden_size...);
+    f("eps", c.eps...);
+    f("unit_offset", c.unit_offset...);
+  }
 };
 
 template <class Format>

@@ -21,6 +21,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "eigenformer/base/enumeration.hpp"
 #include "eigenformer/kernels/activation.hpp"
 #include "eigenformer/kernels/patches.hpp"
 #include "eigenformer/kernels/sinusoidal.hpp"
@@ -37,23 +38,25 @@ enum class PositionEmbedding { none, learned, sinusoidal };
 /// Whether a layer's self-attention has the configuration's sliding window.
 enum class LayerType { full_attention, sliding_attention };
 
-inline std::string to_string(NormPlacement placement) {
-  return placement == NormPlacement::pre ? "pre" : "post";
-}
-inline std::string to_string(PositionEmbedding kind) {
-  switch (kind) {
-    case PositionEmbedding::none:
-      return "none";
-    case PositionEmbedding::learned:
-      return "learned";
-    case PositionEmbedding::sinusoidal:
-      return "sinusoidal";
-  }
-  return "unknown";
-}
-inline std::string to_string(LayerType type) {
-  return type == LayerType::full_attention ? "full_attention" : "sliding_attention";
-}
+template <>
+struct Enumeration<NormPlacement> {
+  static constexpr Enumerator<NormPlacement> all[] = {
+      {NormPlacement::pre, "pre"},
+      {NormPlacement::post, "post"}};
+};
+template <>
+struct Enumeration<PositionEmbedding> {
+  static constexpr Enumerator<PositionEmbedding> all[] = {
+      {PositionEmbedding::none, "none"},
+      {PositionEmbedding::learned, "learned"},
+      {PositionEmbedding::sinusoidal, "sinusoidal"}};
+};
+template <>
+struct Enumeration<LayerType> {
+  static constexpr Enumerator<LayerType> all[] = {
+      {LayerType::full_attention, "full_attention"},
+      {LayerType::sliding_attention, "sliding_attention"}};
+};
 
 /// What one layer has in place of the common fields; what is empty is as for all.
 struct LayerOverrides {
