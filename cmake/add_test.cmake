@@ -1,12 +1,9 @@
-# eigenformer_add_test(<name> <source>... [HEADERS <target>]): one GoogleTest program; each of its tests becomes a test of
-# ctest.
+# eigenformer_add_test(<name> <source>... [HEADERS <target>]): one GoogleTest program, run by ctest in a few shards.
 #
 # Tests are compiled with -O0 in every build type, since optimising them takes longer than running them: what takes time is
-# in eigenformer::compiled. Tests whose full name contains "Timing" compare durations and run alone. A program of many
-# sources shares a precompiled header with others, that of the target after HEADERS; a source that sets a macro of the
-# library or of Eigen reads the headers itself.
+# in eigenformer::compiled. A program of many sources shares a precompiled header with others, that of the target after
+# HEADERS; a source that sets a macro of the library or of Eigen reads the headers itself.
 find_package(GTest REQUIRED)
-include(GoogleTest)
 
 function(eigenformer_test_settings target)
   target_link_libraries(${target} PRIVATE eigenformer::io eigenformer::compiled GTest::gtest GTest::gtest_main)
@@ -32,18 +29,27 @@ endfunction()
 # With the modules of eigenformer::compiled.
 eigenformer_add_test_headers(eigenformer_test_headers <eigenformer/models/compiled.hpp>)
 
-# Assertions stay on in Release, with Eigen's own check for heap allocations, which is one; modules are compiled so too.
+# Assertions stay on in Release, with Eigen's own check for heap allocations, which is one; modules are compiled so too,
+# once for all tests: eigenformer_checked_modules.
 function(eigenformer_check_allocations target)
   target_compile_definitions(${target} PRIVATE EIGEN_RUNTIME_NO_MALLOC)
-  target_compile_options(${target} PRIVATE -UNDEBUG -O1)
+  target_compile_options(${target} PRIVATE -UNDEBUG)
 endfunction()
-eigenformer_add_test_headers(eigenformer_checked_headers)
+add_library(eigenformer_checked_modules STATIC ${PROJECT_SOURCE_DIR}/cmake/compiled_modules.cpp)
+target_link_libraries(eigenformer_checked_modules PRIVATE eigenformer::eigenformer)
+target_compile_options(eigenformer_checked_modules PRIVATE -O1)
+eigenformer_check_allocations(eigenformer_checked_modules)
+eigenformer_add_test_headers(eigenformer_checked_headers <eigenformer/models/compiled.hpp>)
 eigenformer_check_allocations(eigenformer_checked_headers)
 
 function(eigenformer_add_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "HEADERS" "")
   set(sources ${arg_UNPARSED_ARGUMENTS})
   add_executable(${name} ${sources})
+  if(arg_HEADERS STREQUAL "eigenformer_checked_headers")
+    # Before eigenformer::compiled, of which only the vector code is taken then.
+    target_link_libraries(${name} PRIVATE eigenformer_checked_modules)
+  endif()
   eigenformer_test_settings(${name})
   list(LENGTH sources count)
   if(count GREATER 2)
@@ -58,10 +64,15 @@ function(eigenformer_add_test name)
       endif()
     endforeach()
   endif()
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_FILTER "-*Timing*"
-    TEST_LIST ${name}_tests)
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_FILTER "*Timing*"
-    TEST_LIST ${name}_timing_tests PROPERTIES RUN_SERIAL TRUE)
+  # A few processes for each program, not one for each test.
+  list(LENGTH sources count)
+  math(EXPR last "(${count} - 1) / 8")
+  math(EXPR shards "${last} + 1")
+  foreach(shard RANGE ${last})
+    add_test(NAME ${name}.${shard} COMMAND ${name} --gtest_brief=1)
+    set_tests_properties(${name}.${shard} PROPERTIES
+      ENVIRONMENT "GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${shard}")
+  endforeach()
 endfunction()
 
 # eigenformer_include_flags(<variable>): flags for tests that call a compiler themselves, as a user would give them: -I for

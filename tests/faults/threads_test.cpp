@@ -205,39 +205,6 @@ TEST(ThreadFaults, T04SmallWorkIsNotSpread) {
   EXPECT_EQ(executor.calls, 0);
 }
 
-double processor_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
-
-// T04: 1000 such steps with all threads take no longer than with one, neither on the clock nor in
-// processor time.
-TEST(ThreadFaults, T04TimingOfSmallWorkWithAllThreads) {
-  const auto stack = small_stack();
-  const auto x = random<float>(Shape<3>{1, 1, 64}, 13);
-  Tensor<float, 3> y(x.shape());
-  struct Times {
-    double wall, processor;
-  };
-  const auto measure = [&](Workspace& workspace) {
-    Times best{1e9, 1e9};
-    for (int repeat = 0; repeat < 5;
-         ++repeat) {  // the best of five: other programs only make it slower
-      const auto begin = std::chrono::steady_clock::now();
-      const double processor_begin = processor_seconds();
-      for (int step = 0; step < 1000; ++step) stack.forward(x, {}, y, workspace);
-      best.processor = std::min(best.processor, processor_seconds() - processor_begin);
-      best.wall =
-          std::min(best.wall,
-                   std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-    }
-    return best;
-  };
-  Workspace serial;
-  ThreadPool pool;
-  Workspace threads(pool);
-  const Times one = measure(serial), all = measure(threads);
-  EXPECT_LE(all.wall, 1.2 * one.wall);
-  EXPECT_LE(all.processor, 2 * one.processor);
-}
-
 // T05: 4096 causal tokens, 8 heads of 64: the scores alone would be 512 MiB. Scratch memory stays
 // below 64 MiB and doesn't grow with the square of the length, and some rows equal dense attention
 // in double.

@@ -11,8 +11,11 @@
 #include <array>
 #include <string_view>
 
-#include "eigenformer/models/transformer_decoder.hpp"
-#include "eigenformer/models/transformer_encoder.hpp"
+#include "eigenformer/models/masked_language_model.hpp"
+#include "eigenformer/models/sequence_classifier.hpp"
+#include "eigenformer/models/transformer.hpp"
+#include "eigenformer/models/transformer_stack.hpp"
+#include "eigenformer/models/vision_transformer.hpp"
 #include "eigenformer/nn/gated_feed_forward.hpp"
 #include "eigenformer/nn/rms_norm.hpp"
 
@@ -44,13 +47,23 @@ inline namespace EIGENFORMER_ABI {
   EIGENFORMER_EXTERN template struct FeedForward<Format>;                                  \
   EIGENFORMER_EXTERN template struct GatedFeedForward<Format>;                             \
   EIGENFORMER_EXTERN template struct MultiHeadAttention<Format>;                           \
+  EIGENFORMER_EXTERN template struct Embedding<Format>;                                    \
   EIGENFORMER_EXTERN template struct Embeddings<Format>;                                   \
+  EIGENFORMER_EXTERN template struct LanguageModelHead<Format>;                            \
   EIGENFORMER_EXTERN template struct EncoderLayer<Format>;                                 \
+  EIGENFORMER_EXTERN template struct EncoderLayer<Format, RMSNorm, GatedFeedForward>;      \
   EIGENFORMER_EXTERN template struct DecoderLayer<Format>;                                 \
   EIGENFORMER_EXTERN template struct DecoderLayer<Format, RMSNorm, GatedFeedForward>;      \
+  EIGENFORMER_EXTERN template struct EncoderStack<Format>;                                 \
+  EIGENFORMER_EXTERN template struct DecoderStack<Format>;                                 \
+  EIGENFORMER_EXTERN template struct TransformerStack<Format>;                             \
   EIGENFORMER_EXTERN template struct TransformerEncoder<Format>;                           \
   EIGENFORMER_EXTERN template struct TransformerDecoder<Format>;                           \
-  EIGENFORMER_EXTERN template struct TransformerDecoder<Format, RMSNorm, GatedFeedForward>;
+  EIGENFORMER_EXTERN template struct TransformerDecoder<Format, RMSNorm, GatedFeedForward>;\
+  EIGENFORMER_EXTERN template struct Transformer<Format>;                                  \
+  EIGENFORMER_EXTERN template struct SequenceClassifier<Format>;                           \
+  EIGENFORMER_EXTERN template struct MaskedLanguageModel<Format>;                          \
+  EIGENFORMER_EXTERN template struct VisionTransformer<Format>;
 // clang-format on
 
 namespace kernels {
