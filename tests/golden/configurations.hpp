@@ -69,6 +69,11 @@ class Fields {
   static bool convert(const Json& value, std::optional<Field>& field) {
     return convert(value, field.emplace());
   }
+  template <class Field>
+  static bool convert(const Json& value, ef::OrDefault<Field>& field) {
+    Field read{};
+    return convert(value, read) && (field = read, true);
+  }
   /// [height, width]
   static bool convert(const Json& value, ef::ImageSize& field) {
     return value.is_array() && value.size() == 2 && convert(value[0], field.height) &&

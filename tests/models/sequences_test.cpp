@@ -207,7 +207,7 @@ TYPED_TEST(Sequences, OfTheInputsMustBeThoseOfTheMask) {
   const ef::Tensor<std::int32_t, 2> ids({1, 5});
   const std::vector<int> own = {2, 3}, others = {3, 2};
   EXPECT_NO_THROW(encoder(ids, {.sequence_lengths = own}, {.sequence_lengths = own}));
-  EXPECT_THROW(encoder(ids, {}, {.sequence_lengths = own}), std::invalid_argument);
+  EXPECT_THROW(encoder(ids, {.sequence_lengths = own}, {}), std::invalid_argument);
   EXPECT_THROW(encoder(ids, {.sequence_lengths = own}, {.sequence_lengths = others}),
                std::invalid_argument);
 }

@@ -36,18 +36,16 @@ enum class RotaryScalingType { none, linear, dynamic, llama3, yarn };
 
 template <>
 struct Enumeration<RotaryLayout> {
-  static constexpr Enumerator<RotaryLayout> all[] = {
-      {RotaryLayout::halves, "halves"},
-      {RotaryLayout::interleaved, "interleaved"}};
+  static constexpr Enumerator<RotaryLayout> all[] = {{RotaryLayout::halves, "halves"},
+                                                     {RotaryLayout::interleaved, "interleaved"}};
 };
 template <>
 struct Enumeration<RotaryScalingType> {
-  static constexpr Enumerator<RotaryScalingType> all[] = {
-      {RotaryScalingType::none, "none"},
-      {RotaryScalingType::linear, "linear"},
-      {RotaryScalingType::dynamic, "dynamic"},
-      {RotaryScalingType::llama3, "llama3"},
-      {RotaryScalingType::yarn, "yarn"}};
+  static constexpr Enumerator<RotaryScalingType> all[] = {{RotaryScalingType::none, "none"},
+                                                          {RotaryScalingType::linear, "linear"},
+                                                          {RotaryScalingType::dynamic, "dynamic"},
+                                                          {RotaryScalingType::llama3, "llama3"},
+                                                          {RotaryScalingType::yarn, "yarn"}};
 };
 
 struct RotaryScaling {

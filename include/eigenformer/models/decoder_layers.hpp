@@ -69,8 +69,8 @@ void run_decoder(const Decoder& decoder, const std::optional<TensorView<const T,
   run_layers(
       decoder, y, observer, workspace,
       [&](const auto& layer, std::size_t i, TensorView<const T, 3> from, TensorView<T, 3> to) {
-        layer.run(from, memory, whole, memory_mask, to, observer.at(layer.half, static_cast<Index>(i)),
-                  workspace);
+        layer.run(from, memory, whole, memory_mask, to,
+                  observer.at(layer.half, static_cast<Index>(i)), workspace);
       });
 }
 

@@ -196,38 +196,43 @@ inline bool is_llama_kind(const ConfigFile& config) {
 /// The decoder that a config.json describes. With rope_scaling of type dynamic, `length` in it is
 /// yours to set: the longest sequence.
 inline TransformerConfig decoder_config_from(const ConfigFile& config) {
-  if (internal::is_llama_kind(config)) return internal::llama_config_from(config);
-  if (config.get<std::string>("model_type") == "gpt2") return internal::gpt2_config_from(config);
+  const TransformerConfig defaults = decoder_defaults();
+  if (internal::is_llama_kind(config))
+    return internal::llama_config_from(config).with_defaults(defaults);
+  if (config.get<std::string>("model_type") == "gpt2")
+    return internal::gpt2_config_from(config).with_defaults(defaults);
   internal::fail_model_type(config, "one of gpt2, llama, mistral, qwen2, qwen3");
 }
 
 /// The decoder of a file of llama2.c.
 inline TransformerConfig decoder_config_from(const Llama2cHeader& header) {
-  return {.vocab_size = header.vocab_size,
-          .hidden_size = header.hidden_size,
-          .num_hidden_layers = header.num_hidden_layers,
-          .num_attention_heads = header.num_attention_heads,
-          .num_key_value_heads = header.num_key_value_heads,
-          .intermediate_size = header.intermediate_size,
-          .activation = Activation::silu,
-          .max_position_embeddings = header.max_position_embeddings,
-          .position_embedding = PositionEmbedding::none,
-          .rms_norm_eps = 1e-5,
-          .query_bias = false,
-          .key_bias = false,
-          .value_bias = false,
-          .output_bias = false,
-          .feed_forward_bias = false,
-          .attention_positions = {.kind = AttentionPosition::rotary,
-                                  .rotary = {.layout = RotaryLayout::interleaved}},
-          .tie_word_embeddings = header.tie_word_embeddings};
+  const TransformerConfig config{
+      .vocab_size = header.vocab_size,
+      .hidden_size = header.hidden_size,
+      .num_hidden_layers = header.num_hidden_layers,
+      .num_attention_heads = header.num_attention_heads,
+      .num_key_value_heads = header.num_key_value_heads,
+      .intermediate_size = header.intermediate_size,
+      .activation = Activation::silu,
+      .max_position_embeddings = header.max_position_embeddings,
+      .position_embedding = PositionEmbedding::none,
+      .rms_norm_eps = 1e-5,
+      .query_bias = false,
+      .key_bias = false,
+      .value_bias = false,
+      .output_bias = false,
+      .feed_forward_bias = false,
+      .attention_positions = {.kind = AttentionPosition::rotary,
+                              .rotary = {.layout = RotaryLayout::interleaved}},
+      .tie_word_embeddings = header.tie_word_embeddings};
+  return config.with_defaults(decoder_defaults());
 }
 
 /// With a configuration that differs from decoder_config_from's in what no tensor depends on.
 template <class Format, template <class> class Norm = LayerNorm,
           template <class> class FeedForwardNetwork = FeedForward>
-TransformerDecoder<Format, Norm, FeedForwardNetwork> load_decoder(
-    PretrainedFiles& files, const TransformerConfig& config) {
+TransformerDecoder<Format, Norm, FeedForwardNetwork> load_decoder(PretrainedFiles& files,
+                                                                  const TransformerConfig& config) {
   const bool llama = internal::is_llama_kind(files.config);
   internal::require_parts<Format, Norm, FeedForwardNetwork>(files.config, llama, llama);
   return internal::load_model<TransformerDecoder<Format, Norm, FeedForwardNetwork>>(

@@ -77,7 +77,7 @@ inline TransformerConfig encoder_config_from(const ConfigFile& config) {
   c.type_vocab_size = config.get<Index>("type_vocab_size");
   c.padding_id = internal::padding_id(config, c.vocab_size);
   internal::read_positions(config, c);
-  return c;
+  return c.with_defaults(encoder_defaults());
 }
 
 /// With BERT's pooler.
@@ -92,19 +92,21 @@ inline TransformerConfig vision_transformer_config_from(const ConfigFile& config
   internal::require_model_type(config, "vit");
   TransformerConfig c;
   internal::read_encoder_fields(config, c);
-  c.image_size = internal::image_size_from(config, "image_size");
-  c.patch_size = internal::image_size_from(config, "patch_size");
-  if (c.patch_size.height > c.image_size.height || c.patch_size.width > c.image_size.width) {
-    config.fail("patch_size must be at most image_size; got ", c.patch_size, " and ", c.image_size);
+  const ImageSize image = internal::image_size_from(config, "image_size");
+  const ImageSize patch = internal::image_size_from(config, "patch_size");
+  if (patch.height > image.height || patch.width > image.width) {
+    config.fail("patch_size must be at most image_size; got ", patch, " and ", image);
   }
-  c.num_channels = internal::positive(config, "num_channels");
-  if (c.num_channels > internal::image_size_limit) {
-    config.fail("num_channels must be at most ", internal::image_size_limit, "; got ",
-                c.num_channels);
+  const Index channels = internal::positive(config, "num_channels");
+  if (channels > internal::image_size_limit) {
+    config.fail("num_channels must be at most ", internal::image_size_limit, "; got ", channels);
   }
+  c.image_size = image;
+  c.patch_size = patch;
+  c.num_channels = channels;
   c.num_labels = internal::count_labels(config);
   c.query_bias = c.key_bias = c.value_bias = config.get<bool>("qkv_bias", true);
-  return c;
+  return c.with_defaults(vision_defaults());
 }
 
 /// The encoder of any BERT checkpoint; heads are left out.

@@ -121,8 +121,10 @@ inline TransformerConfig bart_config_from(const ConfigFile& config) {
 
 /// The encoder-decoder that a config.json describes.
 inline TransformerConfig transformer_config_from(const ConfigFile& config) {
-  if (internal::is_t5_kind(config)) return internal::t5_config_from(config);
-  if (config.get<std::string>("model_type") == "bart") return internal::bart_config_from(config);
+  const TransformerConfig defaults = transformer_defaults();
+  if (internal::is_t5_kind(config)) return internal::t5_config_from(config).with_defaults(defaults);
+  if (config.get<std::string>("model_type") == "bart")
+    return internal::bart_config_from(config).with_defaults(defaults);
   internal::fail_model_type(config, "one of t5, mt5, bart");
 }
 

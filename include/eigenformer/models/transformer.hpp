@@ -38,8 +38,7 @@ inline TransformerConfig transformer_defaults() {
 inline EncoderDecoderConfig both_halves(const TransformerConfig& config) {
   EncoderDecoderConfig both{config, config};
   both.encoder.num_decoder_layers = both.decoder.num_decoder_layers = 0;
-  if (config.num_decoder_layers != 0)
-    both.decoder.num_hidden_layers = config.num_decoder_layers;
+  if (config.num_decoder_layers != 0) both.decoder.num_hidden_layers = config.num_decoder_layers;
   return both;
 }
 
@@ -142,20 +141,21 @@ struct Transformer {
  private:
   static EncoderDecoderConfig checked(const EncoderDecoderConfig& c) {
     const TransformerConfig defaults = transformer_defaults();
-    const EncoderDecoderConfig both = EncoderDecoderConfig{
-        c.encoder.with_defaults(defaults), c.decoder.with_defaults(defaults)}.joined();
-    require(!*both.decoder.share_embeddings ||
-                (both.encoder.vocab_size == both.decoder.vocab_size &&
-                 both.encoder.hidden_size == both.decoder.hidden_size),
-            "Transformer: halves that share embeddings must have the same vocab_size and "
-            "hidden_size; got ",
-            both.encoder.vocab_size, " and ", both.decoder.vocab_size, ", ",
-            both.encoder.hidden_size, " and ", both.decoder.hidden_size);
+    const EncoderDecoderConfig both =
+        EncoderDecoderConfig{c.encoder.with_defaults(defaults), c.decoder.with_defaults(defaults)}
+            .joined();
+    require(
+        !both.decoder.share_embeddings || (both.encoder.vocab_size == both.decoder.vocab_size &&
+                                           both.encoder.hidden_size == both.decoder.hidden_size),
+        "Transformer: halves that share embeddings must have the same vocab_size and "
+        "hidden_size; got ",
+        both.encoder.vocab_size, " and ", both.decoder.vocab_size, ", ", both.encoder.hidden_size,
+        " and ", both.decoder.hidden_size);
     return both;
   }
 
   const Embedding<Format>& token_table() const {
-    return *config.decoder.share_embeddings ? encoder.embeddings.token : decoder.embeddings.token;
+    return config.decoder.share_embeddings ? encoder.embeddings.token : decoder.embeddings.token;
   }
 };
 

@@ -114,12 +114,11 @@ struct TransformerDecoder {
   /// What the head gets, (B, T, hidden_size).
   void hidden(Ids ids, const Table& table, const Inputs& inputs, TensorView<Scalar, 3> y,
               const LayerObserver<Scalar>& observer, Workspace& workspace) const {
-    require(!inputs.token_counts,
-            "TransformerDecoder: token_counts are for calls with a cache");
+    require(!inputs.token_counts, "TransformerDecoder: token_counts are for calls with a cache");
     require_decoder_call("TransformerDecoder", *this, ids.dim(0), ids.dim(1), inputs.memory,
                          inputs.mask, inputs.memory_mask);
-    embeddings.forward(ids, inputs.embedding.with_sequences(inputs.mask.sequence_lengths), table,
-                       y, workspace);
+    embeddings.forward(ids, inputs.embedding.with_sequences(inputs.mask.sequence_lengths), table, y,
+                       workspace);
     run_decoder(*this, inputs.memory, inputs.mask, inputs.memory_mask, y, observer, workspace);
   }
   void hidden(Ids ids, const Inputs& inputs, TensorView<Scalar, 3> y, Workspace& workspace) const {
@@ -173,8 +172,7 @@ struct TransformerDecoder {
   /// What the head gets, (B, T, hidden_size).
   void hidden(Ids ids, Cache& cache, const Inputs& inputs, TensorView<Scalar, 3> y,
               Workspace& workspace) const {
-    require_shape("TransformerDecoder: y", y.shape(),
-                  {ids.dim(0), ids.dim(1), config.hidden_size});
+    require_shape("TransformerDecoder: y", y.shape(), {ids.dim(0), ids.dim(1), config.hidden_size});
     extend(ids, token_table(), cache, inputs, Observer<Scalar>(), workspace,
            [&](TensorView<const Scalar, 3> h) { std::copy(h.begin(), h.end(), y.begin()); });
   }
@@ -210,7 +208,7 @@ struct TransformerDecoder {
  private:
   static EmbeddingsConfig embeddings_config(const TransformerConfig& config) {
     EmbeddingsConfig c = EmbeddingsConfig::from(config);
-    if (*config.share_embeddings) {
+    if (config.share_embeddings) {
       c.vocab_size = 0;
       c.padding_id = {};
     }
@@ -218,7 +216,7 @@ struct TransformerDecoder {
   }
 
   const Table& token_table() const {
-    require(!*config.share_embeddings,
+    require(!config.share_embeddings,
             "TransformerDecoder: share_embeddings is true, but no token table is given");
     return embeddings.token;
   }
@@ -240,14 +238,14 @@ struct TransformerDecoder {
     Scratch scratch(workspace);
     const auto y = scratch.tensor<Scalar, 3>({ids.dim(0), ids.dim(1), config.hidden_size});
     EmbeddingInputs embedding = inputs.embedding;
-    if (*config.position_embedding != PositionEmbedding::none && !embedding.positions) {
+    if (config.position_embedding != PositionEmbedding::none && !embedding.positions) {
       embedding.positions = positions_after(cache, ids.shape(), inputs, scratch);
     }
     embeddings.forward(ids, embedding, table, y, workspace);
     cache.extend(ids.dim(1), inputs.token_counts,
                  [&](std::vector<DecoderLayerCache<Scalar>>& caches) {
-                   run_decoder(*this, inputs.token_counts, caches, inputs.mask,
-                               inputs.memory_mask, y, observer, workspace);
+                   run_decoder(*this, inputs.token_counts, caches, inputs.mask, inputs.memory_mask,
+                               y, observer, workspace);
                    finish(TensorView<const Scalar, 3>(y));
                  });
   }

@@ -64,8 +64,7 @@ void require_queries(const Attention& attention, TensorView<const T, 3> x, Index
 
 template <class Attention, class T = typename Attention::Scalar>
 void require_cache(const Attention& attention, Index batch, const KeyValueCache<T>& cache) {
-  const Shape<3> wanted{batch, attention.config.key_value_heads(),
-                        attention.config.size_of_head()};
+  const Shape<3> wanted{batch, attention.config.key_value_heads(), attention.config.size_of_head()};
   require_shape("MultiHeadAttention: cache (batch, key/value heads, head size)", cache.sizes(),
                 wanted);
 }

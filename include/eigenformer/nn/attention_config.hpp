@@ -34,7 +34,8 @@ struct MultiHeadAttentionConfig {
   Index sliding_window = 0;                 // as Mask::window, for every call; 0: none
   double attention_probs_dropout_prob = 0;  // training: on the weights
 
-  friend bool operator==(const MultiHeadAttentionConfig&, const MultiHeadAttentionConfig&) = default;
+  friend bool operator==(const MultiHeadAttentionConfig&,
+                         const MultiHeadAttentionConfig&) = default;
 
   template <class F, class... Config>
   static void visit(F&& f, Config&... c) {
@@ -72,7 +73,7 @@ struct MultiHeadAttentionConfig {
             .attention_positions = c.attention_positions,
             .bidirectional = bidirectional,
             .query_key_norm = c.query_key_norm,
-            .rms_norm_eps = *c.rms_norm_eps,
+            .rms_norm_eps = c.rms_norm_eps,
             .attn_logit_softcapping = c.attn_logit_softcapping,
             .sliding_window = c.sliding_window,
             .attention_probs_dropout_prob = c.attention_probs_dropout_prob};

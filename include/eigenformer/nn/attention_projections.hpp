@@ -11,6 +11,7 @@
 
 #include "eigenformer/kernels/attention.hpp"
 #include "eigenformer/kernels/rotary.hpp"
+#include "eigenformer/nn/attention_config.hpp"
 #include "eigenformer/nn/linear.hpp"
 
 namespace eigenformer {

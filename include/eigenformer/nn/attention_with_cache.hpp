@@ -15,9 +15,9 @@ namespace internal {
 /// Attention of placed queries q to the first key_counts[b] tokens in the cache, of row b; the query at
 /// index 0 has position query_offsets[b] (null: 0).
 template <class Attention, class T = typename Attention::Scalar>
-void attend_to_panels(const Attention& attention, TensorView<T, 2> q,
-                      const KeyValueCache<T>& cache, const Index* query_offsets,
-                      const Index* key_counts, Index keys, const Mask<T>& mask, TensorView<T, 3> y,
+void attend_to_panels(const Attention& attention, TensorView<T, 2> q, const KeyValueCache<T>& cache,
+                      const Index* query_offsets, const Index* key_counts, Index keys,
+                      const Mask<T>& mask, TensorView<T, 3> y,
                       const std::optional<TensorView<T, 4>>& attention_weights,
                       Workspace& workspace) {
   Scratch scratch(workspace);
@@ -76,8 +76,8 @@ void project_memories(const Attention& attention, TensorView<const T, 3> key_mem
                       TensorView<const T, 3> value_memory, const Index* first, Workspace& workspace,
                       Use&& use) {
   Scratch scratch(workspace);
-  const Projections<T> p = project<Attention, T>(attention, {}, key_memory, value_memory, scratch,
-                                                 workspace);
+  const Projections<T> p =
+      project<Attention, T>(attention, {}, key_memory, value_memory, scratch, workspace);
   place_keys(attention, {.batch = key_memory.dim(0), .first = first}, p.k, workspace);
   use(heads_of(attention, p, key_memory.dim(1)));
 }

@@ -22,9 +22,8 @@ void attend_without_cache(const Attention& attention, TensorView<const T, 3> x,
   Scratch scratch(workspace);
 
   const Projections<T> p = project(attention, x, key_memory, value_memory, scratch, workspace);
-  place_queries(attention,
-                {.batch = batch, .offset = mask.query_offset, .sequences = sequences}, p.q,
-                workspace);
+  place_queries(attention, {.batch = batch, .offset = mask.query_offset, .sequences = sequences},
+                p.q, workspace);
   place_keys(attention, {.batch = batch, .sequences = sequences}, p.k, workspace);
 
   const auto attended = scratch.tensor<T, 2>(p.q.shape());

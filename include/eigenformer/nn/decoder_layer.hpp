@@ -233,7 +233,7 @@ struct DecoderLayer {
                           [&](const Weights& weights) { attend(from, to, weights); });
       };
     };
-    const NormPlacement placement = *config.norm_placement;
+    const NormPlacement placement = config.norm_placement;
     Scratch scratch(workspace);
     Result h = scratch.tensor<Scalar, 3>(x.shape());
     observer.see_hidden_states(x);
@@ -241,9 +241,9 @@ struct DecoderLayer {
                        observed(LayerPlace::Attention::self, self_attention, keys, attend_to_self));
     if (cross_attention) {
       const Result g = scratch.tensor<Scalar, 3>(x.shape());
-      add_branch<Scalar>(placement, *cross_attention_norm, h, g, workspace,
-                         observed(LayerPlace::Attention::cross, *cross_attention, memory_keys,
-                                  attend_to_memory));
+      add_branch<Scalar>(
+          placement, *cross_attention_norm, h, g, workspace,
+          observed(LayerPlace::Attention::cross, *cross_attention, memory_keys, attend_to_memory));
       h = g;
     }
     add_branch<Scalar>(placement, feed_forward_norm, h, y, workspace,

@@ -66,12 +66,12 @@ struct EmbeddingsConfig {
             .hidden_size = c.hidden_size,
             .max_position_embeddings = c.max_position_embeddings,
             .type_vocab_size = c.type_vocab_size,
-            .position_embedding = *c.position_embedding,
+            .position_embedding = c.position_embedding,
             .sinusoidal_layout = c.sinusoidal_layout,
             .position_offset = c.position_offset,
-            .scale_embeddings = *c.scale_embeddings,
-            .embedding_norm = *c.embedding_norm,
-            .layer_norm_eps = *c.layer_norm_eps,
+            .scale_embeddings = c.scale_embeddings,
+            .embedding_norm = c.embedding_norm,
+            .layer_norm_eps = c.layer_norm_eps,
             .norm_bias = c.norm_bias,
             .padding_id = c.padding_id,
             .hidden_dropout_prob = c.hidden_dropout_prob};
@@ -184,8 +184,7 @@ struct Embeddings {
         config.scale_embeddings
             ? static_cast<Scalar>(std::sqrt(static_cast<double>(config.hidden_size)))
             : Scalar(1);
-    kernels::look_up<Scalar>(table.table(), ids.data(), scale, false, folded,
-                             workspace);
+    kernels::look_up<Scalar>(table.table(), ids.data(), scale, false, folded, workspace);
     if (token_type) {
       const std::int32_t* types = types_given ? inputs.token_types->data() : nullptr;
       if (!types_given) {
@@ -193,12 +192,10 @@ struct Embeddings {
         std::fill_n(zeros, ids.size(), 0);
         types = zeros;
       }
-      kernels::look_up<Scalar>(token_type->table(), types, Scalar(1), true,
-                               folded, workspace);
+      kernels::look_up<Scalar>(token_type->table(), types, Scalar(1), true, folded, workspace);
     }
     if (position) {
-      kernels::look_up<Scalar>(position->table(), rows, Scalar(1), true,
-                               folded, workspace);
+      kernels::look_up<Scalar>(position->table(), rows, Scalar(1), true, folded, workspace);
     } else if (rows != nullptr) {
       add_sinusoids(rows, folded, workspace);
     }

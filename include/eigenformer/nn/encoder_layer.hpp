@@ -83,8 +83,8 @@ struct EncoderLayer {
     };
     const auto feed = [&](Input from, Result to) { feed_forward.forward(from, to, workspace); };
     observer.see_hidden_states(x);
-    add_branch<Scalar>(*config.norm_placement, attention_norm, x, h, workspace, attend);
-    add_branch<Scalar>(*config.norm_placement, feed_forward_norm, h, y, workspace, feed);
+    add_branch<Scalar>(config.norm_placement, attention_norm, x, h, workspace, attend);
+    add_branch<Scalar>(config.norm_placement, feed_forward_norm, h, y, workspace, feed);
   }
 
   Tensor<Scalar, 3> operator()(const Tensor<Scalar, 3>& x, const Mask<Scalar>& mask = {}) const {

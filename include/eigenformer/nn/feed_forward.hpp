@@ -50,7 +50,7 @@ inline const FeedForwardConfig& checked_feed_forward(const std::string& who,
 inline FeedForwardConfig feed_forward_config_from(const TransformerConfig& c) {
   return {.hidden_size = c.hidden_size,
           .intermediate_size = c.intermediate_size,
-          .activation = *c.activation,
+          .activation = c.activation,
           .bias = c.feed_forward_bias,
           .activation_dropout_prob = c.activation_dropout_prob,
           .hidden_dropout_prob = c.hidden_dropout_prob};

@@ -153,6 +153,12 @@ class KeyValueCache {
     config.batch = batch;
     config.capacity = capacity;
     stage(config);
+    if (longest() == 0 && storage_.config != config) {  // nothing to lose: room for the next time
+      Storage empty(config);
+      std::vector<Index> lengths(static_cast<std::size_t>(batch), 0);
+      storage_.swap(empty);
+      lengths_.swap(lengths);
+    }
     for (std::size_t b = 0; b < spare_lengths_.size(); ++b)
       spare_lengths_[b] = token_count(counts, static_cast<Index>(b), tokens);
     kernels::write_keys_and_values(spare_.panels(), k, v, tokens, nullptr, spare_lengths_.data(),

@@ -42,7 +42,7 @@ struct LayerNorm {
 
   /// The norm of a layer or model.
   static LayerNormConfig config_from(const TransformerConfig& c) {
-    return {.hidden_size = c.hidden_size, .eps = *c.layer_norm_eps, .bias = c.norm_bias};
+    return {.hidden_size = c.hidden_size, .eps = c.layer_norm_eps, .bias = c.norm_bias};
   }
 
   /// Weight 1, bias 0. Throws std::invalid_argument for a negative size or eps.

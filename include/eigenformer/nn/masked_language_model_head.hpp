@@ -21,7 +21,8 @@ struct MaskedLanguageModelHeadConfig {
   double layer_norm_eps = 1e-12;
   bool norm_bias = true;
 
-  friend bool operator==(const MaskedLanguageModelHeadConfig&, const MaskedLanguageModelHeadConfig&) = default;
+  friend bool operator==(const MaskedLanguageModelHeadConfig&,
+                         const MaskedLanguageModelHeadConfig&) = default;
 
   template <class F, class... Config>
   static void visit(F&& f, Config&... c) {
@@ -36,8 +37,8 @@ struct MaskedLanguageModelHeadConfig {
   static MaskedLanguageModelHeadConfig from(const TransformerConfig& c) {
     return {.hidden_size = c.hidden_size,
             .vocab_size = c.vocab_size,
-            .activation = *c.activation,
-            .layer_norm_eps = *c.layer_norm_eps,
+            .activation = c.activation,
+            .layer_norm_eps = c.layer_norm_eps,
             .norm_bias = c.norm_bias};
   }
 };

@@ -41,7 +41,7 @@ struct RMSNorm {
 
   /// The norm of a layer or model.
   static RMSNormConfig config_from(const TransformerConfig& c) {
-    return {.hidden_size = c.hidden_size, .eps = *c.rms_norm_eps};
+    return {.hidden_size = c.hidden_size, .eps = c.rms_norm_eps};
   }
 
   /// A factor of 1 for every element. Throws std::invalid_argument for a negative size or eps.

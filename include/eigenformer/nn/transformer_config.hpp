@@ -11,8 +11,8 @@
 // The fields are in nn/transformer_config_fields.inl, one line each. On that list stand `visit`, and
 // through it comparing, printing, reading and writing.
 //
-// What is left open gets the default of the module that is made: `config.with_defaults(...)`. The
-// `config` of a module has every field filled in. Layers may differ: what layer i does is
+// What is left open (OrDefault) gets the default of the module that is made: `config.with_defaults(...)`.
+// The `config` of a module has every field filled in. Layers may differ: what layer i does is
 // `config.of_layer(i)`.
 
 #include <optional>
@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "eigenformer/base/enumeration.hpp"
+#include "eigenformer/base/or_default.hpp"
 #include "eigenformer/kernels/activation.hpp"
 #include "eigenformer/kernels/patches.hpp"
 #include "eigenformer/kernels/sinusoidal.hpp"
@@ -40,9 +41,8 @@ enum class LayerType { full_attention, sliding_attention };
 
 template <>
 struct Enumeration<NormPlacement> {
-  static constexpr Enumerator<NormPlacement> all[] = {
-      {NormPlacement::pre, "pre"},
-      {NormPlacement::post, "post"}};
+  static constexpr Enumerator<NormPlacement> all[] = {{NormPlacement::pre, "pre"},
+                                                      {NormPlacement::post, "post"}};
 };
 template <>
 struct Enumeration<PositionEmbedding> {
@@ -112,8 +112,7 @@ struct TransformerConfig {
                        config...);
   }
 
-  /// This configuration, with `defaults` for what it leaves open: empty optionals, numbers and image
-  /// sizes of 0.
+  /// This configuration, with `defaults` for what it leaves open: open settings and sizes of 0.
   TransformerConfig with_defaults(const TransformerConfig& defaults) const;
 
   /// The configuration of layer i, 0 <= i < num_hidden_layers. A table of relative biases belongs to
@@ -160,18 +159,11 @@ struct EncoderDecoderConfig {
 namespace internal {
 
 template <class Field>
-inline constexpr bool is_optional_field = false;
-template <class T>
-inline constexpr bool is_optional_field<std::optional<T>> = true;
-
-template <class Field>
 bool is_open(const Field& field) {
-  if constexpr (is_optional_field<Field>) {
-    return !field.has_value();
+  if constexpr (requires { field.is_open(); }) {
+    return field.is_open();
   } else if constexpr (std::is_same_v<Field, Index>) {
     return field == 0;
-  } else if constexpr (std::is_same_v<Field, ImageSize>) {
-    return field == ImageSize{};
   } else {
     return false;
   }
@@ -180,8 +172,9 @@ bool is_open(const Field& field) {
 /// Throws unless there are as many entries as layers, or none.
 template <class Entry>
 void require_one_a_layer(const char* name, const std::vector<Entry>& entries, Index layers) {
-  require(entries.empty() || static_cast<Index>(entries.size()) == layers, "TransformerConfig: ",
-          name, " must hold one entry for each of ", layers, " layers; got ", entries.size());
+  require(entries.empty() || static_cast<Index>(entries.size()) == layers,
+          "TransformerConfig: ", name, " must hold one entry for each of ", layers, " layers; got ",
+          entries.size());
 }
 
 }  // namespace internal
@@ -223,7 +216,7 @@ inline TransformerConfig TransformerConfig::of_layer(Index i) const {
     layer.sliding_window = own.sliding_window.value_or(layer.sliding_window);
     rope_theta = own.rope_theta.value_or(rope_theta);
     layer.intermediate_size = own.intermediate_size.value_or(layer.intermediate_size);
-    if (own.norm_placement) layer.norm_placement = own.norm_placement;
+    if (own.norm_placement) layer.norm_placement = *own.norm_placement;
   }
   return layer;
 }

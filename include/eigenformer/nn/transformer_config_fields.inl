@@ -4,39 +4,39 @@
 //
 //   EIGENFORMER_FIELD(readers, type, name, default)
 //
-// `readers` says which modules read the field (FieldReaders). An empty optional, and 0 where the
-// comment says so, is replaced by the default of the module that is made. The order is that of
+// `readers` says which modules read the field (FieldReaders). An OrDefault that is open, and a size of 0
+// where the comment says so, is replaced by the default of the module that is made. The order is that of
 // designated initialisers.
 
 // clang-format off
-EIGENFORMER_FIELD(images, ImageSize, image_size, {})             // {height, width}; {}: the model's default
-EIGENFORMER_FIELD(images, ImageSize, patch_size, {})             // likewise
-EIGENFORMER_FIELD(images, Index, num_channels, 0)                // 0: the model's default
+EIGENFORMER_FIELD(images, OrDefault<ImageSize>, image_size, {})  // {height, width}
+EIGENFORMER_FIELD(images, OrDefault<ImageSize>, patch_size, {})  // likewise
+EIGENFORMER_FIELD(images, OrDefault<Index>, num_channels, {})
 EIGENFORMER_FIELD(embeddings, Index, vocab_size, 0)              // V
 EIGENFORMER_FIELD(everyone, Index, hidden_size, 0)               // C; 0: the model's default
-EIGENFORMER_FIELD(stacks, std::optional<Index>, num_hidden_layers, {})  // L; default 1
+EIGENFORMER_FIELD(stacks, OrDefault<Index>, num_hidden_layers, {})  // L; default 1
 EIGENFORMER_FIELD(encoder_decoders, Index, num_decoder_layers, 0)  // 0: as many as the encoder's
-EIGENFORMER_FIELD(layers, Index, num_attention_heads, 0)         // H; 0: the model's default, or 1
+EIGENFORMER_FIELD(layers, OrDefault<Index>, num_attention_heads, {})  // H; default 1
 EIGENFORMER_FIELD(layers, Index, num_key_value_heads, 0)         // K; 0: H
 EIGENFORMER_FIELD(layers, Index, head_size, 0)                   // D; 0: C / H
 EIGENFORMER_FIELD(layers, Index, intermediate_size, 0)           // F; 0: the model's default
 EIGENFORMER_FIELD(decoders, bool, cross_attention, false)        // to a memory (B, S, key_value_size)
 EIGENFORMER_FIELD(decoders, Index, key_value_size, 0)            // 0: C
-EIGENFORMER_FIELD(layers, std::optional<Activation>, activation, {})
-EIGENFORMER_FIELD(embeddings, Index, max_position_embeddings, 0)  // rows of the learned table; 0: the
-                                                                 // model's default
+EIGENFORMER_FIELD(layers, OrDefault<Activation>, activation, {})
+EIGENFORMER_FIELD(embeddings, OrDefault<Index>, max_position_embeddings, {})  // rows of the learned
+                                                                 // table
 EIGENFORMER_FIELD(embeddings, Index, type_vocab_size, 0)         // 0: no token types
-EIGENFORMER_FIELD(embeddings, std::optional<PositionEmbedding>, position_embedding, {})
+EIGENFORMER_FIELD(embeddings, OrDefault<PositionEmbedding>, position_embedding, {})
 EIGENFORMER_FIELD(embeddings, SinusoidalLayout, sinusoidal_layout, SinusoidalLayout::interleaved)
 EIGENFORMER_FIELD(embeddings, Index, position_offset, 0)
-EIGENFORMER_FIELD(embeddings, std::optional<bool>, scale_embeddings, {})  // by sqrt(C)
-EIGENFORMER_FIELD(embeddings, std::optional<bool>, embedding_norm, {})
-EIGENFORMER_FIELD(layers, std::optional<NormPlacement>, norm_placement, {})
-EIGENFORMER_FIELD(stacks, std::optional<bool>, final_norm, {})   // a norm after the last layer
-EIGENFORMER_FIELD(classifiers, Index, num_labels, 0)             // 0: the model's default
+EIGENFORMER_FIELD(embeddings, OrDefault<bool>, scale_embeddings, {})  // by sqrt(C)
+EIGENFORMER_FIELD(embeddings, OrDefault<bool>, embedding_norm, {})
+EIGENFORMER_FIELD(layers, OrDefault<NormPlacement>, norm_placement, {})
+EIGENFORMER_FIELD(stacks, OrDefault<bool>, final_norm, {})   // a norm after the last layer
+EIGENFORMER_FIELD(classifiers, OrDefault<Index>, num_labels, {})
 EIGENFORMER_FIELD(classifiers, bool, pooler, true)               // of SequenceClassifier
-EIGENFORMER_FIELD(layers, std::optional<double>, layer_norm_eps, {})
-EIGENFORMER_FIELD(layers, std::optional<double>, rms_norm_eps, {})
+EIGENFORMER_FIELD(layers, OrDefault<double>, layer_norm_eps, {})
+EIGENFORMER_FIELD(layers, OrDefault<double>, rms_norm_eps, {})
 EIGENFORMER_FIELD(layers, bool, query_bias, true)
 EIGENFORMER_FIELD(layers, bool, key_bias, true)
 EIGENFORMER_FIELD(layers, bool, value_bias, true)
@@ -53,7 +53,7 @@ EIGENFORMER_FIELD(stacks, std::vector<LayerType>, layer_types, {})  // of each l
 EIGENFORMER_FIELD(stacks, std::optional<double>, rope_local_base_freq, {})  // rope_theta of the layers
                                                                  // that are sliding_attention
 EIGENFORMER_FIELD(stacks, std::vector<LayerOverrides>, layer_overrides, {})  // likewise
-EIGENFORMER_FIELD(decoders_from_ids, std::optional<bool>, share_embeddings, {})  // the token table is the
+EIGENFORMER_FIELD(decoders_from_ids, OrDefault<bool>, share_embeddings, {})  // the token table is the
                                                                  // encoder's, given to every call
 EIGENFORMER_FIELD(decoders_from_ids, bool, tie_word_embeddings, true)  // the head is the token table
 EIGENFORMER_FIELD(decoders_from_ids, bool, head_bias, false)
