@@ -8,12 +8,12 @@
 //
 // in a struct, copy assignment makes the whole copy first; then nothing can fail. Moves don't throw.
 
-#define EIGENFORMER_STRONG_COPIES(Type)            \
-  Type(const Type&) = default;                     \
-  Type(Type&&) noexcept = default;                 \
-  Type& operator=(Type&&) noexcept = default;      \
-  Type& operator=(const Type& other) {             \
-    if (this != &other) *this = Type(other);       \
-    return *this;                                  \
-  }                                                \
+#define EIGENFORMER_STRONG_COPIES(Type)       \
+  Type(const Type&) = default;                \
+  Type(Type&&) noexcept = default;            \
+  Type& operator=(Type&&) noexcept = default; \
+  Type& operator=(const Type& other) {        \
+    if (this != &other) *this = Type(other);  \
+    return *this;                             \
+  }                                           \
   ~Type() = default;
