@@ -12,7 +12,7 @@ Case::Case(ef::SafetensorsReader& file, const std::string& name)
       name_(name),
       parameters_of_(name),
       inputs_of_(name),
-      description_(ef::parse_json(file.metadata().at(name), name)) {
+      description_(nlohmann::json::parse(file.metadata().at(name))) {
   for (const auto& [key, value] : description_.items()) unused_keys_.insert(key);
   unused_keys_.erase("source");  // for the reader
   if (has("parameter_of")) parameters_of_ = get<std::string>("parameter_of");
@@ -140,7 +140,7 @@ TEST(GoldenFiles, AllHaveTests) {
 
 template <class Config>
 Config parse(const char* text) {
-  const nlohmann::json object = ef::parse_json(text, "config");
+  const nlohmann::json object = nlohmann::json::parse(text);
   Config config;
   golden::Fields fields(object);
   read_fields(fields, config);

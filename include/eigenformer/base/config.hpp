@@ -10,8 +10,26 @@
 // different settings may therefore be linked into one program, each with its own copy; passing a
 // tensor or a module from one to the other fails at link time, with the tag in the message.
 
-#include <Eigen/Core>
+#if (defined(_MSVC_LANG) ? _MSVC_LANG : __cplusplus) < 202002L
+#error "Eigenformer needs C++20: compile with -std=c++20 or newer"
+#endif
 
+// Between these two Clang compiles without the parts of -ffast-math that it shows by no macro.
+#if defined(__clang__)
+#define EIGENFORMER_PRECISE_BEGIN _Pragma("float_control(precise, on, push)")
+#define EIGENFORMER_PRECISE_END _Pragma("float_control(pop)")
+#else
+#define EIGENFORMER_PRECISE_BEGIN
+#define EIGENFORMER_PRECISE_END
+#endif
+
+EIGENFORMER_PRECISE_BEGIN
+#include <Eigen/Core>
+EIGENFORMER_PRECISE_END
+
+// The version, also as one number: 0.1.0 is 100, 1.2.3 is 10203.
+#define EIGENFORMER_VERSION \
+  (EIGENFORMER_VERSION_MAJOR * 10000 + EIGENFORMER_VERSION_MINOR * 100 + EIGENFORMER_VERSION_PATCH)
 #define EIGENFORMER_VERSION_MAJOR 0
 #define EIGENFORMER_VERSION_MINOR 1
 #define EIGENFORMER_VERSION_PATCH 0
@@ -75,8 +93,11 @@
 #define EIGENFORMER_ABI \
   EIGENFORMER_JOIN(v0_1, EIGENFORMER_JOIN(EIGENFORMER_MACHINE_TAG, EIGENFORMER_EXCEPTION_TAG))
 
+// -ffast-math is refused, and each part of it that the compiler shows by a macro. What can't be seen:
+// GCC's `#pragma GCC optimize("fast-math")` before the include, and parts of it with Clang in a translation
+// unit that includes Eigen or <immintrin.h> before the library.
 #if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__) || \
-    defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__)
+    defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || defined(__NO_SIGNED_ZEROS__)
 #error \
     "Eigenformer: -ffast-math or a part of it breaks the promised order of additions and the handling of infinities"
 #endif
@@ -110,8 +131,12 @@
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI EIGENFORMER_TAG_RESULTS {
 
-/// Signed size and index type, Eigen's own.
+/// Signed size and index type, Eigen's.
 using Index = Eigen::Index;
+static_assert(
+    sizeof(Index) >= 8,
+    "Eigenformer needs an Eigen::Index of 64 bits: EIGEN_DEFAULT_DENSE_INDEX_TYPE must not "
+    "be narrower than std::ptrdiff_t");
 
 }  // namespace EIGENFORMER_TAG_RESULTS
 }  // namespace eigenformer

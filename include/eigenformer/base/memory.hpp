@@ -36,8 +36,8 @@ inline std::align_val_t alignment_of_block(std::size_t bytes) {
   return std::align_val_t(huge_page != 0 && bytes >= huge_page ? huge_page : memory_alignment);
 }
 
-/// Asks for huge pages for all of the block but its last part of one.
-inline void ask_for_huge_pages([[maybe_unused]] void* block, [[maybe_unused]] std::size_t bytes) {
+/// Tells Linux to use huge pages for the whole ones among the block's.
+inline void advise_huge_pages([[maybe_unused]] void* block, [[maybe_unused]] std::size_t bytes) {
 #if defined(MADV_HUGEPAGE)
   if (block != nullptr && bytes >= huge_page)
     ::madvise(block, bytes / huge_page * huge_page, MADV_HUGEPAGE);  // may fail: then small pages
@@ -47,14 +47,14 @@ inline void ask_for_huge_pages([[maybe_unused]] void* block, [[maybe_unused]] st
 /// Throws std::bad_alloc.
 inline void* allocate_block(std::size_t bytes) {
   void* block = ::operator new(bytes, alignment_of_block(bytes));
-  ask_for_huge_pages(block, bytes);
+  advise_huge_pages(block, bytes);
   return block;
 }
 
 /// Null if there is no memory.
 inline void* try_to_allocate_block(std::size_t bytes) noexcept {
   void* block = ::operator new(bytes, alignment_of_block(bytes), std::nothrow);
-  ask_for_huge_pages(block, bytes);
+  advise_huge_pages(block, bytes);
   return block;
 }
 

@@ -18,6 +18,7 @@
 
 #include "eigenformer/base/config.hpp"
 
+EIGENFORMER_PRECISE_BEGIN
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 
@@ -82,3 +83,4 @@ class Key {
 
 }  // namespace EIGENFORMER_ABI
 }  // namespace eigenformer
+EIGENFORMER_PRECISE_END

@@ -7,6 +7,7 @@
 //
 //   ef::Tensor<float, 3> x({2, 100, 24});                 // zeros
 //   x(1, 5, 7) = 0.5f;
+//   auto ids = ef::Tensor<std::int32_t, 2>::from({{1, 17, 4}, {1, 9, 2}});
 //   x.matrix();                                           // Eigen::Map, (200, 24), no copy
 //   ef::TensorView<const float, 2> v(pointer, {3, 4});    // someone else's memory
 //
@@ -15,6 +16,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <initializer_list>
+#include <iterator>
 #include <type_traits>
 #include <utility>
 
@@ -45,12 +48,49 @@ using VectorMap =
 namespace internal {
 
 template <class Derived>
-concept RowMajorDirectAccess = requires(Derived& object) {
+concept DirectAccess = requires(Derived& object) {
   object.data();
   object.innerStride();
   object.outerStride();
+  static_cast<bool>(Derived::IsRowMajor);
+};
+
+template <class Derived>
+concept RowMajorDirectAccess = DirectAccess<Derived> && static_cast<bool>(Derived::IsRowMajor);
+
+/// Braces within braces: NestedList<T, 2> is std::initializer_list<std::initializer_list<T>>.
+template <class T, int Rank>
+struct NestedListOf {
+  using Type = std::initializer_list<typename NestedListOf<T, Rank - 1>::Type>;
+};
+template <class T>
+struct NestedListOf<T, 0> {
+  using Type = T;
+};
+template <class T, int Rank>
+using NestedList = typename NestedListOf<T, Rank>::Type;
+
+/// The extents of nested lists or ranges, those of the first of each.
+template <int Rank, int Axis = 0, class Nested>
+void measure_nested(const Nested& nested, Shape<Rank>& shape) {
+  if constexpr (Axis < Rank) {
+    shape[Axis] = static_cast<Index>(std::size(nested));
+    if (std::size(nested) > 0) measure_nested<Rank, Axis + 1>(*std::begin(nested), shape);
+  }
 }
-&&static_cast<bool>(Derived::IsRowMajor);
+
+/// Copies the elements to `to`; throws unless all lists of an axis are equally long.
+template <int Rank, int Axis = 0, class Nested, class T>
+void copy_nested(const Nested& nested, const Shape<Rank>& shape, T*& to) {
+  if constexpr (Axis < Rank) {
+    require(static_cast<Index>(std::size(nested)) == shape[Axis],
+            "Tensor::from: all lists of axis ", Axis, " must hold ", shape[Axis],
+            " elements, as the first one; got ", std::size(nested));
+    for (const auto& inner : nested) copy_nested<Rank, Axis + 1>(inner, shape, to);
+  } else {
+    *to++ = static_cast<T>(nested);
+  }
+}
 
 /// Flat offset of (i, j, ...) in row-major order.
 template <int Rank, class... Indices>
@@ -114,6 +154,15 @@ class TensorView {
     require(
         matrix.innerStride() == 1 && (matrix.rows() <= 1 || matrix.outerStride() == matrix.cols()),
         "TensorView: the Eigen object must be contiguous; its rows have gaps");
+  }
+
+  /// Elements are row by row here.
+  template <class Derived>
+  requires(Rank == 2 && internal::DirectAccess<Derived> && !internal::RowMajorDirectAccess<Derived>)
+      TensorView(Derived&) {
+    static_assert(internal::RowMajorDirectAccess<Derived>,
+                  "a view needs a row-major Eigen object, and this one is column-major: use "
+                  "ef::RowMajorMatrix<float>, or view its transpose");
   }
 
   T* data() const { return data_; }
@@ -204,6 +253,32 @@ class Tensor {
 
   ~Tensor() { internal::free_block(data_, bytes()); }
 
+  /// From braces: Tensor<float, 2>::from({{1, 2, 3}, {4, 5, 6}}).
+  static Tensor from(const internal::NestedList<T, Rank>& nested) { return from_nested(nested); }
+
+  /// From vectors, or vectors of vectors, of the tensor's rank.
+  template <class Range>
+  requires(!std::is_same_v<Range, internal::NestedList<T, Rank>>) static Tensor
+      from(const Range& nested) {
+    return from_nested(nested);
+  }
+
+  /// The elements of a range, in row-major order; throws unless there are as many as the shape has.
+  template <class Range>
+  static Tensor from(const Range& elements, const Shape<Rank>& shape) {
+    return from(std::begin(elements), std::end(elements), shape);
+  }
+  template <class Iterator>
+  static Tensor from(Iterator first, Iterator last, const Shape<Rank>& shape) {
+    Tensor tensor(shape);
+    T* to = tensor.begin();
+    for (; first != last && to != tensor.end(); ++first) *to++ = static_cast<T>(*first);
+    require(first == last && to == tensor.end(), "Tensor::from: there must be ", shape.size(),
+            " elements for shape ", shape, "; got ",
+            first == last ? to_text(to - tensor.begin()) : std::string("more"));
+    return tensor;
+  }
+
   void swap(Tensor& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(shape_, other.shape_);
@@ -243,6 +318,16 @@ class Tensor {
   }
 
  private:
+  template <class Nested>
+  static Tensor from_nested(const Nested& nested) {
+    Shape<Rank> shape{};
+    internal::measure_nested<Rank>(nested, shape);
+    Tensor tensor(shape);
+    T* to = tensor.begin();
+    internal::copy_nested<Rank>(nested, shape, to);
+    return tensor;
+  }
+
   void allocate() {
     if (shape_.size() == 0) return;
     data_ = static_cast<T*>(internal::allocate_block(bytes()));

@@ -8,22 +8,30 @@
 //
 // Workers take task numbers from a shared counter. Between jobs that follow each other closely they
 // wait busily, for `spin` at most, since waking a sleeping thread takes longer than many jobs; after
-// that they sleep. An exception in a task is rethrown by
-// `parallel_for` after the others have finished. A call made while the pool is busy (from inside a
-// task, or from another thread) runs serially on its own thread, so nesting can neither deadlock
-// nor start more threads than asked for.
+// that they sleep. All tasks run, also if one throws; then the first exception is rethrown. A call made
+// while the pool is busy (from inside a task, or from another thread) runs serially on the calling
+// thread, so nesting can neither deadlock nor start further threads. So does every call in a child
+// process after fork(), where the workers don't exist.
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
 
 #include "eigenformer/base/error.hpp"
 #include "eigenformer/base/executor.hpp"
+
+#if defined(__unix__) || defined(__APPLE__)
+#include <unistd.h>
+#define EIGENFORMER_HAS_FORK 1
+#else
+#define EIGENFORMER_HAS_FORK 0
+#endif
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
@@ -58,26 +66,28 @@ class ThreadPool {
 
   /// Calls f(0) ... f(n - 1), spread over the threads; returns when all are done.
   void parallel_for(Index n, FunctionReference<void(Index)> f) {
-    if (n <= 1 || workers_.empty() || busy_.exchange(true, std::memory_order_acquire)) {
-      for (Index i = 0; i < n; ++i) f(i);
+    Job job{f, n};
+    if (n <= 1 || workers_.empty() || is_forked() ||
+        busy_.exchange(true, std::memory_order_acquire)) {
+      run(job);
+      rethrow(job);
       return;
     }
-    Job job{f, n};
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      std::lock_guard<std::mutex> lock(signals_->mutex);
       job_ = &job;
       ++generation_;
     }
-    wake_.notify_all();
+    signals_->wake.notify_all();
     run(job);
     wait_busily([&] { return active_.load(std::memory_order_acquire) == 0; });
     {
-      std::unique_lock<std::mutex> lock(mutex_);
+      std::unique_lock<std::mutex> lock(signals_->mutex);
       job_ = nullptr;
-      idle_.wait(lock, [&] { return active_ == 0; });
+      signals_->idle.wait(lock, [&] { return active_ == 0; });
     }
     busy_.store(false, std::memory_order_release);
-    if (job.error != nullptr) std::rethrow_exception(job.error);
+    rethrow(job);
   }
 
  private:
@@ -104,6 +114,21 @@ class ThreadPool {
     }
   }
 
+  static void rethrow([[maybe_unused]] const Job& job) {
+#if EIGENFORMER_EXCEPTIONS
+    if (job.error != nullptr) std::rethrow_exception(job.error);
+#endif
+  }
+
+  /// Whether this process is a child of the one that started the workers.
+  bool is_forked() const {
+#if EIGENFORMER_HAS_FORK
+    return ::getpid() != process_;
+#else
+    return false;
+#endif
+  }
+
   /// Returns when `done()` or after `spin_`.
   template <class Done>
   void wait_busily(Done&& done) const {
@@ -128,12 +153,12 @@ class ThreadPool {
 
   void work() {
     Index seen = 0;
-    std::unique_lock<std::mutex> lock(mutex_);
+    std::unique_lock<std::mutex> lock(signals_->mutex);
     for (;;) {
       lock.unlock();
       wait_busily([&] { return stopping_ || generation_ != seen; });
       lock.lock();
-      wake_.wait(lock, [&] { return stopping_ || generation_ != seen; });
+      signals_->wake.wait(lock, [&] { return stopping_ || generation_ != seen; });
       if (stopping_) return;
       seen = generation_;
       if (job_ == nullptr) continue;  // woken after the others had finished it
@@ -142,25 +167,36 @@ class ThreadPool {
       lock.unlock();
       run(job);
       lock.lock();
-      if (--active_ == 0) idle_.notify_one();
+      if (--active_ == 0) signals_->idle.notify_one();
     }
   }
 
   void stop() {
+    if (is_forked()) {  // nothing to join, and nobody may wait for what the lost workers hold
+      for (std::thread& worker : workers_) worker.detach();
+      workers_.clear();
+      static_cast<void>(signals_.release());
+      return;
+    }
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      std::lock_guard<std::mutex> lock(signals_->mutex);
       stopping_ = true;
     }
-    wake_.notify_all();
+    signals_->wake.notify_all();
     for (std::thread& worker : workers_) worker.join();
     workers_.clear();
   }
 
   const std::chrono::microseconds spin_;
+#if EIGENFORMER_HAS_FORK
+  const ::pid_t process_ = ::getpid();
+#endif
   std::atomic<bool> busy_{false};  // a call is being spread
-  std::mutex mutex_;               // guards the members below; the atomic ones may be read without
-  std::condition_variable wake_;
-  std::condition_variable idle_;
+  struct Signals {
+    std::mutex mutex;  // guards the members below; the atomic ones may be read without
+    std::condition_variable wake, idle;
+  };
+  std::unique_ptr<Signals> signals_ = std::make_unique<Signals>();
   Job* job_ = nullptr;
   std::atomic<Index> generation_{0};
   std::atomic<Index> active_{0};

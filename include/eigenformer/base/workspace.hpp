@@ -17,14 +17,15 @@
 #include <vector>
 
 #include "eigenformer/base/executor.hpp"
+#include "eigenformer/base/floating_point_mode.hpp"
 #include "eigenformer/base/tensor.hpp"
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 
-/// A stack of scratch bytes. What doesn't fit into the main block goes to blocks of its own; as
-/// soon as the arena is empty again, the main block grows to the largest use seen, so it settles
-/// after one round.
+/// A stack of scratch bytes. What doesn't fit into the main block goes to additional blocks; as soon as
+/// the arena is empty again, the main block grows to the largest use seen, so it suffices after one
+/// round.
 class Arena {
  public:
   static constexpr std::size_t alignment = memory_alignment;
@@ -58,7 +59,7 @@ class Arena {
     return static_cast<std::byte*>(main_) + begin;
   }
 
-  /// The peak to grow to; for those who know of a need that this arena hasn't seen.
+  /// Sets the size that the main block grows to: at least what is in use.
   void set_peak(std::size_t bytes) { peak_ = (std::max)(used_, bytes); }
 
   std::size_t mark() const { return used_; }
@@ -164,8 +165,18 @@ class Workspace {
     return sum;
   }
 
+  /// As `parallel_for` if the tasks together have at least `smallest` units of work, else in order on
+  /// the calling thread: small work isn't worth waking threads.
+  template <class F>
+  void run_tasks(Index n, Index work, Index smallest, F&& f) {
+    if (work >= smallest) return parallel_for(n, f);
+    for (Index task = 0; task < n; ++task) f(task, arenas_.front());
+  }
+
   /// Calls f(task, arena) for each task in [0, n); tasks that run at the same time get different
-  /// arenas. Tasks must write disjoint memory; then the result doesn't depend on the executor.
+  /// arenas. Tasks must write disjoint memory; then the result doesn't depend on the executor. They
+  /// run in the caller's floating-point mode. If a task throws, the exception is rethrown; which of the
+  /// other tasks have run is not said.
   template <class F>
   void parallel_for(Index n, F&& f) {
     const Index lanes = (std::min)(n, concurrency());
@@ -176,20 +187,21 @@ class Workspace {
     const std::size_t caller_peak = arenas_.front().peak();
     arenas_.front().set_peak(arenas_.front().used());
     std::atomic<Index> next{0};
+    const FloatingPointMode mode;
     executor_.parallel_for(lanes, [&](Index lane) {
+      const FloatingPointMode::Guard guard(mode);
       for (Index task; (task = next.fetch_add(1, std::memory_order_relaxed)) < n;) {
         f(task, arenas_[static_cast<std::size_t>(lane)]);
       }
     });
-    settle(caller_peak);
+    grow_arenas(caller_peak);
     require(next.load() >= n, "Workspace: the executor's parallel_for has not run all tasks");
   }
 
  private:
-  // Which lane runs which task differs from call to call, so every arena is made ready for the
-  // largest task that any of them has seen. Lane 0 works on top of what its caller holds, the largest
-  // task perhaps on top of the most.
-  void settle(std::size_t caller_peak) {
+  // Which lane runs which task differs from call to call, so every arena gets room for the largest task
+  // that any of them has seen. The caller's arena, lane 0, needs it besides what the caller holds.
+  void grow_arenas(std::size_t caller_peak) {
     Arena& caller = arenas_.front();
     largest_task_ = (std::max)(largest_task_, caller.peak() - caller.used());
     for (std::size_t lane = 1; lane < arenas_.size(); ++lane) {

@@ -12,16 +12,64 @@
 #include <span>
 #include <string>
 #include <system_error>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "eigenformer/base/error.hpp"
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 
-/// Throws std::runtime_error "name: text": a wrong file.
+/// A name or value from a file, fit for an error text: control characters as \x0a, and no more than
+/// `longest` bytes of it.
+inline std::string printable(std::string_view text, std::size_t longest = 200) {
+  constexpr const char* digits = "0123456789abcdef";
+  std::string result;
+  for (const char c : text.substr(0, longest)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f) {
+      result += {'\\', 'x', digits[byte >> 4], digits[byte & 15]};
+    } else {
+      result += c;
+    }
+  }
+  if (text.size() > longest) {
+    result += "... (" + std::to_string(text.size()) + " bytes)";
+  }
+  return result;
+}
+
+/// Lines of an error text, whose names are printable: the first ten items, and how many more.
+struct ErrorLines {
+  std::string text = {};
+
+  void add(std::string_view what, const std::vector<std::string>& items) {
+    constexpr std::size_t shown = 10;
+    for (std::size_t i = 0; i < items.size() && i < shown; ++i) {
+      text += "\n  ";
+      text += what;
+      text += printable(items[i], 400);
+    }
+    if (items.size() > shown) {
+      text += "\n  ";
+      text += what;
+      text += "... and " + std::to_string(items.size() - shown) + " more";
+    }
+  }
+};
+
+/// Throws std::runtime_error "name: text": a wrong file. What comes from the file is made printable.
 template <class... Parts>
 [[noreturn]] void fail_file(std::string_view name, const Parts&... parts) {
-  fail<std::runtime_error>((std::string(name) + ": " + ... + to_text(parts)));
+  const auto text = []<class Part>(const Part& part) {
+    if constexpr (std::is_same_v<Part, ErrorLines>) {
+      return part.text;
+    } else {
+      return printable(to_text(part));
+    }
+  };
+  fail<std::runtime_error>((printable(name, 4096) + ": " + ... + text(parts)));
 }
 
 /// Not for concurrent use.

@@ -81,21 +81,18 @@ class Checkpoint {
 
   void open_shards(const std::filesystem::path& index) {
     ByteSource source(index);
-    const nlohmann::json json = parse_json(read_text(source), source.name());
-    if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object()) {
-      fail_file(source.name(), "has no object weight_map");
-    }
-    const auto& weight_map = json["weight_map"].get_ref<const nlohmann::json::object_t&>();
+    const Json json = parse_json(read_text(source), source.name());
+    const Json* map = json.is_object() ? json.find("weight_map") : nullptr;
+    if (map == nullptr || !map->is_object()) fail_file(source.name(), "has no object weight_map");
+    const Json::Object& weight_map = map->as_object();
     std::map<std::string, std::size_t> opened;
     for (const auto& [name, value] : weight_map) {
       // A name with a folder in it could point anywhere.
       if (!value.is_string() ||
-          std::filesystem::path(value.get_ref<const std::string&>()).filename() !=
-              value.get_ref<const std::string&>()) {
+          std::filesystem::path(value.as_string()).filename() != value.as_string()) {
         fail_file(source.name(), "tensor ", name, ": is not given the name of a file beside it");
       }
-      const auto [place, is_new] =
-          opened.emplace(value.get_ref<const std::string&>(), files_.size());
+      const auto [place, is_new] = opened.emplace(value.as_string(), files_.size());
       if (is_new) add(SafetensorsReader(index.parent_path() / place->first));
       if (!files_[place->second].contains(name)) {
         fail_file(source.name(), "tensor ", name, ": is not in ", place->first);

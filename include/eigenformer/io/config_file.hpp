@@ -33,7 +33,7 @@ class ConfigFile {
   /// T: Index (an integer in [0, 2^31)), double (any finite number), bool or std::string.
   template <class T>
   T get(const std::string& key) const {
-    const nlohmann::json* value = find(key);
+    const Json* value = find(key);
     if (value == nullptr) fail_file(name_, key, " is missing");
     return convert<T>(key, *value);
   }
@@ -45,10 +45,10 @@ class ConfigFile {
 
   /// One integer, or an array of them.
   std::vector<Index> integers(const std::string& key) const {
-    const nlohmann::json* value = find(key);
+    const Json* value = find(key);
     if (value == nullptr || !value->is_array()) return {get<Index>(key)};
     std::vector<Index> all;
-    for (const auto& element : value->get_ref<const nlohmann::json::array_t&>()) {
+    for (const auto& element : value->as_array()) {
       all.push_back(convert<Index>(key, element));
     }
     return all;
@@ -56,11 +56,11 @@ class ConfigFile {
 
   /// An array of strings.
   std::vector<std::string> strings(const std::string& key) const {
-    const nlohmann::json* value = find(key);
+    const Json* value = find(key);
     if (value == nullptr) fail_file(name_, key, " is missing");
     if (!value->is_array()) fail_wrong(key, "an array of strings", *value);
     std::vector<std::string> all;
-    for (const auto& element : value->get_ref<const nlohmann::json::array_t&>()) {
+    for (const auto& element : value->as_array()) {
       all.push_back(convert<std::string>(key, element));
     }
     return all;
@@ -68,15 +68,14 @@ class ConfigFile {
 
   /// An object {"0": "first", "1": "second", ...} as a list.
   std::vector<std::string> labels(const std::string& key) const {
-    const nlohmann::json* value = find(key);
+    const Json* value = find(key);
     if (value == nullptr) fail_file(name_, key, " is missing");
     if (!value->is_object()) fail_wrong(key, "an object", *value);
     std::vector<std::string> all;
-    for (std::size_t id = 0; id < value->size(); ++id) {
-      const auto label = value->find(std::to_string(id));
-      if (label == value->end()) {
-        fail_file(name_, key, " has ", value->size(), " labels, but none for ", id);
-      }
+    const std::size_t count = value->as_object().size();
+    for (std::size_t id = 0; id < count; ++id) {
+      const Json* label = value->find(std::to_string(id));
+      if (label == nullptr) fail_file(name_, key, " has ", count, " labels, but none for ", id);
       all.push_back(convert<std::string>(key, *label));
     }
     return all;
@@ -84,7 +83,7 @@ class ConfigFile {
 
   /// The object under a key, to be asked in the same way.
   ConfigFile section(const std::string& key) const {
-    const nlohmann::json* value = find(key);
+    const Json* value = find(key);
     if (value == nullptr) fail_file(name_, key, " is missing");
     if (!value->is_object()) fail_wrong(key, "an object", *value);
     ConfigFile inner(*this);
@@ -105,41 +104,41 @@ class ConfigFile {
     if (!json_.is_object()) fail_file(name_, "is not a JSON object");
   }
 
-  const nlohmann::json* find(const std::string& key) const {
-    const auto place = json_.find(key);
-    return place == json_.end() || place->is_null() ? nullptr : &*place;
+  const Json* find(const std::string& key) const {
+    const Json* value = json_.find(key);
+    return value == nullptr || value->is_null() ? nullptr : value;
   }
 
   [[noreturn]] void fail_wrong(const std::string& key, const char* wanted,
-                               const nlohmann::json& value) const {
-    fail_file(name_, key, " must be ", wanted, "; got ", value.dump());
+                               const Json& value) const {
+    fail_file(name_, key, " must be ", wanted, "; got ", value.text());
   }
 
   template <class T>
-  T convert(const std::string& key, const nlohmann::json& value) const {
+  T convert(const std::string& key, const Json& value) const {
     if constexpr (std::is_same_v<T, bool>) {
       if (!value.is_boolean()) fail_wrong(key, "true or false", value);
-      return value.get<bool>();
+      return value.as_boolean();
     } else if constexpr (std::is_same_v<T, Index>) {
-      if (!value.is_number_unsigned() || value.get<std::uint64_t>() > 0x7fffffffu) {
+      if (!value.is_unsigned() || value.as_unsigned() > 0x7fffffffu) {
         fail_wrong(key, "an integer in [0, 2^31)", value);
       }
-      return value.get<Index>();
+      return static_cast<Index>(value.as_unsigned());
     } else if constexpr (std::is_same_v<T, double>) {
-      if (!value.is_number() || !std::isfinite(value.get<double>())) {
+      if (!value.is_number() || !std::isfinite(value.as_double())) {
         fail_wrong(key, "a number", value);
       }
-      return value.get<double>();
+      return value.as_double();
     } else {
       static_assert(std::is_same_v<T, std::string>,
                     "ConfigFile::get: Index, double, bool or std::string");
       if (!value.is_string()) fail_wrong(key, "a string", value);
-      return value.get<std::string>();
+      return value.as_string();
     }
   }
 
   std::string name_;
-  nlohmann::json json_;
+  Json json_;
 };
 
 }  // namespace EIGENFORMER_ABI

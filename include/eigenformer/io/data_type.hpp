@@ -26,6 +26,7 @@
 #include "eigenformer/base/error.hpp"
 #include "eigenformer/base/half.hpp"
 
+EIGENFORMER_PRECISE_BEGIN
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 
@@ -168,6 +169,7 @@ bool convert_element(const std::byte* from, T& to) {
     return std::in_range<T>(value);
   } else if constexpr (std::is_floating_point_v<Stored>) {
     const auto value = std::bit_cast<Stored>(bits);
+    if constexpr (sizeof(Stored) < sizeof(T)) return to = static_cast<T>(to_double(value)), true;
     if constexpr (sizeof(Stored) > sizeof(T)) {
       if (std::isfinite(value) &&
           std::abs(value) > static_cast<Stored>((std::numeric_limits<T>::max)()))
@@ -176,7 +178,12 @@ bool convert_element(const std::byte* from, T& to) {
     to = static_cast<T>(value);
     return true;
   } else {
-    to = static_cast<T>(to_float(Stored{bits}));
+    const float value = to_float(Stored{bits});
+    if constexpr (sizeof(T) > sizeof(float)) {
+      to = static_cast<T>(to_double(value));
+    } else {
+      to = static_cast<T>(value);
+    }
     return true;
   }
 }
@@ -192,3 +199,4 @@ bool reads_into(DataType type) {
 
 }  // namespace EIGENFORMER_ABI
 }  // namespace eigenformer
+EIGENFORMER_PRECISE_END

@@ -61,13 +61,13 @@ class KeyLookup {
   /// Throws std::runtime_error with everything that is wrong at once: tensors of a wrong shape or
   /// type always, missing and unexpected ones if `strict`.
   void require_fit(bool strict) const {
-    std::string text;
+    ErrorLines lines;
     if (strict) {
-      for (const std::string& line : missing_lines_) text += "\n  missing: " + line;
-      for (const std::string& name : report_.unexpected) text += "\n  unexpected: " + name;
+      lines.add("missing: ", missing_lines_);
+      lines.add("unexpected: ", report_.unexpected);
     }
-    for (const std::string& line : misfits_) text += "\n  " + line;
-    if (!text.empty()) fail_file(checkpoint_.path(), "does not fit the module", text);
+    lines.add("", misfits_);
+    if (!lines.text.empty()) fail_file(checkpoint_.path(), "does not fit the module", lines);
   }
 
  private:

@@ -105,7 +105,7 @@ class Llama2cLookup {
   /// Where the parameter begins in the file; 0 if it doesn't fit.
   std::uint64_t find(const std::string& own, const std::vector<Index>& shape) {
     if (unused_.erase(own) == 0) {
-      misfits_ += "\n  missing: " + own;
+      misfits_.push_back("missing: " + own);
       return 0;
     }
     std::uint64_t offset = llama2c_header_bytes;
@@ -116,8 +116,8 @@ class Llama2cLookup {
         continue;
       }
       if (shape != array.shape) {
-        misfits_ += "\n  " + own + " has shape " + shape_text(array.shape) + "; " +
-                    shape_text(shape) + " is wanted";
+        misfits_.push_back(own + " has shape " + shape_text(array.shape) + "; " +
+                           shape_text(shape) + " is wanted");
         return 0;
       }
       const std::uint64_t layer = found->empty() ? 0 : std::stoull(found->front());
@@ -128,15 +128,16 @@ class Llama2cLookup {
 
   /// Throws if anything didn't fit.
   void require_fit(const std::string& path) const {
-    std::string text = misfits_;
-    for (const std::string& own : unused_) text += "\n  unexpected: " + own;
-    if (!text.empty()) fail_file(path, "does not fit the module", text);
+    ErrorLines lines;
+    lines.add("", misfits_);
+    lines.add("unexpected: ", {unused_.begin(), unused_.end()});
+    if (!lines.text.empty()) fail_file(path, "does not fit the module", lines);
   }
 
  private:
   std::vector<Llama2cArray> arrays_;
   std::set<std::string> unused_;
-  std::string misfits_;
+  std::vector<std::string> misfits_;
 };
 
 template <class T>

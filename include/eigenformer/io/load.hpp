@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "eigenformer/io/key_lookup.hpp"
 #include "eigenformer/io/parameter_writer.hpp"
@@ -137,23 +138,29 @@ LoadReport load(M& module, Checkpoint& checkpoint, const KeyMap& map = {},
                 const LoadOptions& options = {}) {
   const internal::KeyLookup lookup(module, checkpoint, map);
   lookup.require_fit(options.strict);
+  LoadReport report = lookup.report();
   if (options.in_place) {
     internal::read_parameters(module, checkpoint, lookup);
-  } else {
-    M read(module);
-    internal::read_parameters(read, checkpoint, lookup);
-    // Elements are copied, not exchanged: views of the parameters stay valid.
-    for_each_parameter_in_step(
-        [](const std::string&, auto& to, auto& from) {
+    return report;
+  }
+  M read(module);
+  internal::read_parameters(read, checkpoint, lookup);
+  // Everything that may throw comes before the first parameter is changed. Elements are copied, not
+  // exchanged: views of the parameters stay valid.
+  std::vector<std::function<void()>> copies;
+  for_each_parameter_in_step(
+      [&](const std::string&, auto& to, auto& from) {
+        copies.emplace_back([&to, &from] {
           if constexpr (requires { to.begin(); }) {
             std::copy(from.begin(), from.end(), to.begin());
           } else {
             to = std::move(from);
           }
-        },
-        module, read);
-  }
-  return lookup.report();
+        });
+      },
+      module, read);
+  for (const auto& copy : copies) copy();
+  return report;
 }
 
 template <Module M>

@@ -209,8 +209,8 @@ class SafetensorsReader {
     source_.read(prefix.size(), text.data(), text.size());
     if (text.empty() || text.front() != '{') fail_file(path(), "the header is not a JSON object");
 
-    const nlohmann::json header = parse_json(text, path());
-    for (const auto& [name, value] : header.get_ref<const nlohmann::json::object_t&>()) {
+    const Json header = parse_json(text, path());
+    for (const auto& [name, value] : header.as_object()) {
       if (name == "__metadata__") {
         read_metadata(value);
       } else {
@@ -220,39 +220,40 @@ class SafetensorsReader {
     require_no_gaps(options);
   }
 
-  void read_metadata(const nlohmann::json& value) {
+  void read_metadata(const Json& value) {
     if (!value.is_object()) fail_file(path(), "__metadata__ is not an object");
-    for (const auto& [key, text] : value.get_ref<const nlohmann::json::object_t&>()) {
+    for (const auto& [key, text] : value.as_object()) {
       if (!text.is_string()) fail_file(path(), "__metadata__: ", key, " is not a string");
-      metadata_.emplace(key, text.get_ref<const std::string&>());
+      metadata_.emplace(key, text.as_string());
     }
   }
 
-  TensorEntry entry_from(const std::string& name, const nlohmann::json& value) const {
+  TensorEntry entry_from(const std::string& name, const Json& value) const {
     if (!value.is_object()) fail_tensor(name, "is not an object");
-    const auto member = [&](const char* key) -> const nlohmann::json& {
-      const auto place = value.find(key);
-      if (place == value.end()) fail_tensor(name, "has no ", key);
-      return *place;
+    const auto member = [&](const char* key) -> const Json& {
+      const Json* found = value.find(key);
+      if (found == nullptr) fail_tensor(name, "has no ", key);
+      return *found;
     };
-    const nlohmann::json& type = member("dtype");
-    const nlohmann::json& shape = member("shape");
-    const nlohmann::json& offsets = member("data_offsets");
-    if (value.size() != 3) fail_tensor(name, "has more than dtype, shape and data_offsets");
+    const Json& type = member("dtype");
+    const Json& shape = member("shape");
+    const Json& offsets = member("data_offsets");
+    if (value.as_object().size() != 3)
+      fail_tensor(name, "has more than dtype, shape and data_offsets");
 
     TensorEntry tensor;
     if (!type.is_string()) fail_tensor(name, "dtype is not a string");
-    const auto known = data_type_named(type.get_ref<const std::string&>());
-    if (!known) fail_tensor(name, "dtype ", type.get_ref<const std::string&>(), " is not known");
+    const auto known = data_type_named(type.as_string());
+    if (!known) fail_tensor(name, "dtype ", type.as_string(), " is not known");
     tensor.type = *known;
     read_shape(name, shape, tensor);
 
-    if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
-        !offsets[1].is_number_unsigned()) {
+    if (!offsets.is_array() || offsets.as_array().size() != 2 ||
+        !offsets.as_array()[0].is_unsigned() || !offsets.as_array()[1].is_unsigned()) {
       fail_tensor(name, "data_offsets are not two integers >= 0");
     }
-    tensor.begin = offsets[0].get<std::uint64_t>();
-    tensor.end = offsets[1].get<std::uint64_t>();
+    tensor.begin = offsets.as_array()[0].as_unsigned();
+    tensor.end = offsets.as_array()[1].as_unsigned();
     const std::uint64_t available = source_.size() - data_begin_;
     if (tensor.begin > tensor.end || tensor.end > available) {
       fail_tensor(name, "data_offsets [", tensor.begin, ", ", tensor.end,
@@ -268,14 +269,14 @@ class SafetensorsReader {
 
   /// Shape and size. The extents that aren't 0 must have a product that can be addressed in any
   /// element type.
-  void read_shape(const std::string& name, const nlohmann::json& shape, TensorEntry& tensor) const {
+  void read_shape(const std::string& name, const Json& shape, TensorEntry& tensor) const {
     if (!shape.is_array()) fail_tensor(name, "shape is not an array");
     bool is_empty = false;
     std::uint64_t limit = static_cast<std::uint64_t>((std::numeric_limits<Index>::max)()) / 8;
     std::uint64_t size = 1;
-    for (const nlohmann::json& extent : shape.get_ref<const nlohmann::json::array_t&>()) {
-      if (!extent.is_number_unsigned()) fail_tensor(name, "shape holds what is no integer >= 0");
-      const auto n = extent.get<std::uint64_t>();
+    for (const Json& extent : shape.as_array()) {
+      if (!extent.is_unsigned()) fail_tensor(name, "shape holds what is no integer >= 0");
+      const auto n = extent.as_unsigned();
       if (n > limit) fail_tensor(name, "shape has too many elements to address");
       tensor.shape.push_back(static_cast<Index>(n));
       if (n == 0) {

@@ -112,22 +112,33 @@ inline void write_elements(const NamedTensor& tensor, ReplacementFile& file) {
 /// The JSON header, padded with spaces to a multiple of 8 bytes.
 inline std::string safetensors_header(const std::vector<const NamedTensor*>& tensors,
                                       const Metadata& metadata) {
-  nlohmann::json header = nlohmann::json::object();
+  const auto spelled = [](std::string_view name) {
+    std::string text = json_string(name);
+    require(!text.empty(), "write_safetensors: names and metadata must be UTF-8");
+    return text;
+  };
+  std::string text = "{";
   if (!metadata.empty()) {
-    nlohmann::json& texts = header["__metadata__"] = nlohmann::json::object();
-    for (const auto& [key, text] : metadata) texts[key] = text;
+    text += "\"__metadata__\":{";
+    for (const auto& [key, value] : metadata) {
+      if (text.back() != '{') text += ',';
+      text += spelled(key) + ":" + spelled(value);
+    }
+    text += '}';
   }
   std::uint64_t begin = 0;
   for (const NamedTensor* tensor : tensors) {
     const std::uint64_t end = begin + tensor->bytes;
-    header[tensor->name] = {{"dtype", to_string(tensor->type)},
-                            {"shape", tensor->shape},
-                            {"data_offsets", {begin, end}}};
+    if (text.back() != '{') text += ',';
+    text += spelled(tensor->name) + ":{\"dtype\":\"" + to_string(tensor->type) + "\",\"shape\":[";
+    for (const Index extent : tensor->shape) {
+      if (text.back() != '[') text += ',';
+      text += std::to_string(extent);
+    }
+    text += "],\"data_offsets\":[" + std::to_string(begin) + ',' + std::to_string(end) + "]}";
     begin = end;
   }
-  std::string text = header.dump(-1, ' ', false, nlohmann::json::error_handler_t::ignore);
-  require(parse_json(text, "header") == header,
-          "write_safetensors: names and metadata must be UTF-8");
+  text += '}';
   text.resize((text.size() + 7) / 8 * 8, ' ');
   return text;
 }

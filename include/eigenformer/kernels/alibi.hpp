@@ -14,6 +14,7 @@
 
 #include "eigenformer/base/config.hpp"
 
+EIGENFORMER_PRECISE_BEGIN
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 namespace kernels {
@@ -31,3 +32,4 @@ inline double alibi_slope(Index head, Index heads) {
 }  // namespace kernels
 }  // namespace EIGENFORMER_ABI
 }  // namespace eigenformer
+EIGENFORMER_PRECISE_END

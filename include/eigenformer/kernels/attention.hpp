@@ -26,6 +26,7 @@
 
 #include "eigenformer/kernels/attention_block.hpp"
 
+EIGENFORMER_PRECISE_BEGIN
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 namespace kernels {
@@ -177,3 +178,4 @@ Tensor<T, 4> scaled_dot_product_attention(const Tensor<T, 4>& q, const Tensor<T,
 
 }  // namespace EIGENFORMER_ABI
 }  // namespace eigenformer
+EIGENFORMER_PRECISE_END

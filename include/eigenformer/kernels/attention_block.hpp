@@ -18,6 +18,7 @@
 #include "eigenformer/kernels/relative_keys.hpp"
 #include "eigenformer/kernels/softmax.hpp"
 
+EIGENFORMER_PRECISE_BEGIN
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 namespace kernels {
@@ -266,3 +267,4 @@ class AttentionBlock {
 }  // namespace kernels
 }  // namespace EIGENFORMER_ABI
 }  // namespace eigenformer
+EIGENFORMER_PRECISE_END

@@ -29,7 +29,9 @@
 #include "eigenformer/kernels/rotary_frequencies.hpp"
 
 #if EIGENFORMER_CHOOSES_AT_RUN_TIME || defined(__AVX2__)
+EIGENFORMER_PRECISE_BEGIN
 #include <immintrin.h>
+EIGENFORMER_PRECISE_END
 #endif
 
 #if defined(__GNUC__) && !defined(__clang__)
@@ -96,6 +98,7 @@ struct Machine {
 }  // namespace EIGENFORMER_ABI
 }  // namespace eigenformer
 
+EIGENFORMER_PRECISE_BEGIN
 #define EIGENFORMER_TARGET native
 #if defined(EIGEN_VECTORIZE_AVX512)
 #define EIGENFORMER_TARGET_REGISTERS 32
@@ -176,6 +179,7 @@ struct Machine {
 
 #undef EIGENFORMER_TARGET_HAS_AVX2
 #endif
+EIGENFORMER_PRECISE_END
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic pop

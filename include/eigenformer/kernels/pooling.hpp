@@ -10,6 +10,7 @@
 #include "eigenformer/kernels/mask.hpp"
 #include "eigenformer/kernels/rows.hpp"
 
+EIGENFORMER_PRECISE_BEGIN
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 
@@ -89,3 +90,4 @@ void normalize_rows(Tensor<T, 2>& x, T eps = T(1e-12)) {
 
 }  // namespace EIGENFORMER_ABI
 }  // namespace eigenformer
+EIGENFORMER_PRECISE_END

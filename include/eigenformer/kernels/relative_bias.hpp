@@ -17,6 +17,7 @@
 
 #include "eigenformer/base/tensor.hpp"
 
+EIGENFORMER_PRECISE_BEGIN
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 namespace kernels {
@@ -55,3 +56,4 @@ void spread_relative_bias(const RelativeBuckets& buckets, TensorView<const T, 2>
 }  // namespace kernels
 }  // namespace EIGENFORMER_ABI
 }  // namespace eigenformer
+EIGENFORMER_PRECISE_END

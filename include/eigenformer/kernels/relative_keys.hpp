@@ -15,6 +15,7 @@
 
 #include "eigenformer/kernels/key_value_panels.hpp"
 
+EIGENFORMER_PRECISE_BEGIN
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 namespace kernels {
@@ -106,3 +107,4 @@ class RelativeScores {
 }  // namespace kernels
 }  // namespace EIGENFORMER_ABI
 }  // namespace eigenformer
+EIGENFORMER_PRECISE_END

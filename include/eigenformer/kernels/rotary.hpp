@@ -13,6 +13,7 @@
 #include "eigenformer/kernels/rotary_frequencies.hpp"
 #include "eigenformer/kernels/rows.hpp"
 
+EIGENFORMER_PRECISE_BEGIN
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 namespace kernels {
@@ -70,3 +71,4 @@ class RotaryTable {
 }  // namespace kernels
 }  // namespace EIGENFORMER_ABI
 }  // namespace eigenformer
+EIGENFORMER_PRECISE_END

@@ -25,6 +25,7 @@
 #include "eigenformer/base/enumeration.hpp"
 #include "eigenformer/base/error.hpp"
 
+EIGENFORMER_PRECISE_BEGIN
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 
@@ -117,9 +118,9 @@ inline void require_valid_rotary(const RotaryConfig& config, Index head_size) {
   const Index size = rotary_size(config, head_size);
   require(size > 0 && size % 2 == 0, who, ": the turned part of a head must be even and > 0; got ",
           size, " of ", head_size);
-  if (scaling.type == RotaryScalingType::none) return;
   require(std::isfinite(scaling.factor) && scaling.factor >= 1, who,
-          ": rope_scaling.factor must be >= 1; got ", scaling.factor);
+          ": rope_scaling.factor must be finite and >= 1; got ", scaling.factor);
+  if (scaling.type == RotaryScalingType::none) return;
   if (scaling.type == RotaryScalingType::linear) return;
   require(scaling.original_max_position_embeddings > 0, who,
           ": rope_scaling.original_max_position_embeddings must be > 0; got ",
@@ -133,8 +134,9 @@ inline void require_valid_rotary(const RotaryConfig& config, Index head_size) {
           " and ", scaling.high_freq_factor);
   require(scaling.type != RotaryScalingType::yarn || config.rope_theta > 1, who,
           ": yarn needs a rope_theta > 1; got ", config.rope_theta);
-  require(std::isfinite(rotary_amplitude(config)), who,
-          ": rope_scaling.attention_factor must be finite; got ", rotary_amplitude(config));
+  constexpr double largest_factor = 1e30;  // finite in float
+  require(std::abs(rotary_amplitude(config)) <= largest_factor, who,
+          ": rope_scaling.attention_factor must be within +-1e30; got ", rotary_amplitude(config));
   require(scaling.beta_slow > 0 && scaling.beta_fast > scaling.beta_slow &&
               std::isfinite(scaling.beta_fast),
           who, ": 0 < beta_slow < beta_fast must hold; got ", scaling.beta_slow, " and ",
@@ -199,3 +201,4 @@ inline void rotary_frequencies(const RotaryConfig& config, Index head_size, doub
 }  // namespace kernels
 }  // namespace EIGENFORMER_ABI
 }  // namespace eigenformer
+EIGENFORMER_PRECISE_END

@@ -21,6 +21,7 @@
 #include "eigenformer/base/enumeration.hpp"
 #include "eigenformer/base/tensor.hpp"
 
+EIGENFORMER_PRECISE_BEGIN
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 
@@ -86,3 +87,4 @@ Tensor<T, 2> sinusoidal_positions(Index count, Index width,
 
 }  // namespace EIGENFORMER_ABI
 }  // namespace eigenformer
+EIGENFORMER_PRECISE_END

@@ -14,6 +14,7 @@
 #include "eigenformer/kernels/mask.hpp"
 #include "eigenformer/kernels/rows.hpp"
 
+EIGENFORMER_PRECISE_BEGIN
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 namespace kernels {
@@ -72,3 +73,4 @@ Tensor<T, 3> masked_softmax(const Tensor<T, 3>& scores, IntegerSequence lengths,
 
 }  // namespace EIGENFORMER_ABI
 }  // namespace eigenformer
+EIGENFORMER_PRECISE_END

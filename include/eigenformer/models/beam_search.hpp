@@ -35,6 +35,7 @@
 
 #include "eigenformer/models/generation_config.hpp"
 
+EIGENFORMER_PRECISE_BEGIN
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 namespace internal {
@@ -262,3 +263,4 @@ beam_search(Step&& step, Reorder&& reorder, Index vocab_size, const TokenRows& p
 
 }  // namespace EIGENFORMER_ABI
 }  // namespace eigenformer
+EIGENFORMER_PRECISE_END

@@ -32,6 +32,7 @@
 #include "eigenformer/base/workspace.hpp"
 #include "eigenformer/kernels/softmax.hpp"
 
+EIGENFORMER_PRECISE_BEGIN
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 
@@ -260,3 +261,4 @@ std::int32_t choose_token(TensorView<T, 1> logits, std::span<const std::int32_t>
 
 }  // namespace EIGENFORMER_ABI
 }  // namespace eigenformer
+EIGENFORMER_PRECISE_END

@@ -11,6 +11,7 @@
 #include "eigenformer/kernels/attention.hpp"
 #include "eigenformer/nn/attention_config.hpp"
 
+EIGENFORMER_PRECISE_BEGIN
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 namespace internal {
@@ -60,3 +61,4 @@ Mask<T> mask_for(const Attention& attention, Mask<T> mask, Scratch& scratch) {
 }  // namespace internal
 }  // namespace EIGENFORMER_ABI
 }  // namespace eigenformer
+EIGENFORMER_PRECISE_END

@@ -23,6 +23,7 @@
 #include "eigenformer/nn/layer_norm.hpp"
 #include "eigenformer/nn/transformer_config.hpp"
 
+EIGENFORMER_PRECISE_BEGIN
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 
@@ -305,3 +306,4 @@ inline Tensor<std::int32_t, 2> positions_of_kept(const Tensor<bool, 2>& keep) {
 
 }  // namespace EIGENFORMER_ABI
 }  // namespace eigenformer
+EIGENFORMER_PRECISE_END

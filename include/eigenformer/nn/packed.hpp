@@ -22,6 +22,7 @@
 #include "eigenformer/kernels/packing.hpp"
 #include "eigenformer/nn/module.hpp"
 
+EIGENFORMER_PRECISE_BEGIN
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 
@@ -226,3 +227,4 @@ auto pack(const M& module) {
 
 }  // namespace EIGENFORMER_ABI
 }  // namespace eigenformer
+EIGENFORMER_PRECISE_END

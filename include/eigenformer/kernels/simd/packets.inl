@@ -85,7 +85,7 @@ struct Simd {
       return reinterpret(
           Eigen::internal::padd(n, Eigen::internal::pset1<Integers>((127 + extra) << 23)));
     } else {
-      T lanes[width];
+      T lanes[std::size_t{width}];
       store(lanes, shifted);
       powers_of_two(lanes, extra);
       return load(lanes);
@@ -123,7 +123,7 @@ struct Simd {
   }
 
   /// Transposes a square of registers: row i, lane j to row j, lane i.
-  static void transpose(Vector (&square)[width]) {
+  static void transpose(Vector (&square)[std::size_t{width}]) {
     if constexpr (width > 1) {
       Eigen::internal::PacketBlock<Vector, static_cast<int>(width)> block;
       EIGENFORMER_UNROLL
@@ -137,7 +137,7 @@ struct Simd {
  private:
   template <class F>
   static T fold(Vector a, F&& f) {
-    T lanes[width];
+    T lanes[std::size_t{width}];
     store(lanes, a);
     EIGENFORMER_UNROLL
     for (Index half = width / 2; half > 0; half /= 2) {
@@ -167,7 +167,7 @@ struct Simd {
   }
 
   // Lane by lane; compilers turn the loop into vector instructions.
-  static void powers_of_two(T (&lanes)[width], int extra) {
+  static void powers_of_two(T (&lanes)[std::size_t{width}], int extra) {
     constexpr bool is_float = std::is_same_v<T, float>;
     using Bits = std::conditional_t<is_float, std::uint32_t, std::uint64_t>;
     constexpr int place = is_float ? 23 : 52, bias = is_float ? 127 : 1023;

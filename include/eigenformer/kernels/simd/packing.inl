@@ -44,7 +44,7 @@ void pack_rows(const RightFactor<T>& b, Index n0, Index columns, Index k0, Index
   constexpr Index square_lines = (width * width * static_cast<Index>(sizeof(T)) + 63) / 64;
   const char* next = reinterpret_cast<const char*>(ahead);
   for (Index part = 0; part < panel_width<T>; part += width) {
-    const T* rows[width];
+    const T* rows[std::size_t{width}];
     for (Index i = 0; i < width; ++i) {
       const Index column = part + i < columns ? part + i : columns - 1;
       rows[i] = b.at(n0 + column, k0);

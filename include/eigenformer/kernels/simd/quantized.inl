@@ -106,7 +106,7 @@ void multiply_quantized_panel(const std::int8_t* const* a, Index depth, const st
   static_assert(panel_width<T> % Integers::width == 0);
   constexpr int registers = static_cast<int>(panel_width<T> / Integers::width);
   const auto zero = Integers::zero();
-  Integers::Vector sum[Rows][registers], of_zeros[registers];
+  Integers::Vector sum[std::size_t{Rows}][std::size_t{registers}], of_zeros[std::size_t{registers}];
   EIGENFORMER_UNROLL
   for (int v = 0; v < registers; ++v) {
     of_zeros[v] = zero;
@@ -152,9 +152,9 @@ void multiply_quantized_panel(const std::int8_t* const* a, Index depth, const st
 template <class T, int Rows>
 void multiply_quantized_rows(const QuantizedProduct<T>& p, Index row, Index column) {
   using S = Simd<T>;
-  const std::int8_t* a[Rows];
+  const std::int8_t* a[std::size_t{Rows}];
   for (int i = 0; i < Rows; ++i) a[i] = p.a + (row + i) * p.a_stride;
-  std::int32_t sums[Rows][panel_width<T>];
+  std::int32_t sums[std::size_t{Rows}][std::size_t{panel_width<T>}];
   multiply_quantized_panel<T, Rows>(a, whole_groups(p.depth),
                                     p.panels + column / panel_width<T> * p.panel_stride, sums);
   const Index columns = part_of_register(p.columns - column, panel_width<T>);

@@ -37,7 +37,7 @@ void multiply_single_row_group(const T* a, const RightFactor<T>& b, Index n0, In
   using Vector = typename S::Vector;
   constexpr Index width = S::width;
 
-  const T* rows[squares * width];
+  const T* rows[std::size_t{squares * width}];
   for (Index i = 0; i < squares * width; ++i)
     rows[i] = b.at(n0 + (i < columns ? i : columns - 1), 0);
 
@@ -66,7 +66,7 @@ void multiply_single_row_group(const T* a, const RightFactor<T>& b, Index n0, In
   }
   for (; k < depth; ++k) {
     for (int s = 0; s < squares; ++s) {
-      T column[width];
+      T column[std::size_t{width}];
       for (Index i = 0; i < width; ++i) column[i] = rows[s * width + i][k];
       sum[s] = S::fma(S::set(a[k]), S::load(column), sum[s]);
     }

@@ -135,7 +135,7 @@ void multiply_tile(const PanelProduct<T, E>& p, Index row, const E* panel, Ahead
   constexpr Index width = S::width;
   constexpr int registers = panel_registers<T>, vectors = Panels * registers;
 
-  Vector sum[Rows][vectors];
+  Vector sum[std::size_t{Rows}][std::size_t{vectors}];
   if (p.start == Start::stored) {
     EIGENFORMER_UNROLL
     for (int i = 0; i < Rows; ++i) {
@@ -155,7 +155,7 @@ void multiply_tile(const PanelProduct<T, E>& p, Index row, const E* panel, Ahead
   const Index panel_stride = p.panel_stride;
   const Index stride_in_bytes = panel_stride * static_cast<Index>(sizeof(E));
   const auto add_step = [&]<int Step>(std::integral_constant<int, Step>) EIGENFORMER_INLINE_LAMBDA {
-    Vector b[Panels][registers];
+    Vector b[std::size_t{Panels}][std::size_t{registers}];
     EIGENFORMER_UNROLL
     for (int q = 0; q < Panels; ++q) Reader::template read<Step>(panel + q * panel_stride, b[q]);
     EIGENFORMER_UNROLL
