@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -261,6 +262,44 @@ TEST(RowsView, RequireDisjointFindsEveryOverlap) {
   EXPECT_FALSE(disjoint(view(0, 20), view(7, 1)));
   EXPECT_FALSE(disjoint(view(3, 4), view(3, 4)));
   EXPECT_TRUE(disjoint(view(3, 0), view(0, 20))) << "nothing overlaps with no elements";
+}
+
+TEST(TensorFrom, BracesOfEveryRank) {
+  const auto vector = Tensor<float, 1>::from({1, 2, 3});
+  EXPECT_EQ(vector.shape(), ef::Shape<1>{3});
+  const auto ids = Tensor<std::int32_t, 2>::from({{1, 17, 4}, {1, 9, 2}});
+  EXPECT_EQ(ids.shape(), (ef::Shape<2>{2, 3}));
+  EXPECT_EQ(ids(1, 1), 9);
+  const auto cube = Tensor<double, 3>::from({{{1, 2}}, {{3, 4}}, {{5, 6}}});
+  EXPECT_EQ(cube.shape(), (ef::Shape<3>{3, 1, 2}));
+  EXPECT_EQ(cube(2, 0, 1), 6);
+  const auto four = Tensor<float, 4>::from({{{{1, 2}, {3, 4}}}});
+  EXPECT_EQ(four.shape(), (ef::Shape<4>{1, 1, 2, 2}));
+  EXPECT_EQ(four(0, 0, 1, 0), 3);
+}
+
+TEST(TensorFrom, VectorsAndRanges) {
+  const std::vector<std::vector<int>> nested = {{1, 2}, {3, 4}, {5, 6}};
+  const auto rows = Tensor<std::int32_t, 2>::from(nested);
+  EXPECT_EQ(rows.shape(), (ef::Shape<2>{3, 2}));
+  EXPECT_EQ(rows(2, 0), 5);
+  const std::list<double> flat = {1, 2, 3, 4, 5, 6};
+  const auto shaped = Tensor<float, 2>::from(flat, {2, 3});
+  EXPECT_EQ(shaped(1, 0), 4);
+  EXPECT_EQ((Tensor<float, 2>::from(flat.begin(), flat.end(), {3, 2})(2, 1)), 6);
+}
+
+TEST(TensorFrom, RefusesWhatIsNoBox) {
+  const auto ragged = text_of([] { Tensor<float, 2>::from({{1, 2}, {3}}); });
+  EXPECT_NE(ragged.find("must hold 2 elements"), std::string::npos) << ragged;
+  EXPECT_NE(ragged.find("got 1"), std::string::npos) << ragged;
+  const std::vector<float> five(5);
+  const auto few = text_of([&] { Tensor<float, 2>::from(five, {2, 3}); });
+  EXPECT_NE(few.find("6 elements for shape (2, 3); got 5"), std::string::npos) << few;
+  EXPECT_NE(text_of([&] {
+              Tensor<float, 2>::from(five, {2, 2});
+            }).find("got more"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -2,9 +2,14 @@
 #include "eigenformer/base/thread_pool.hpp"
 
 #include <gtest/gtest.h>
+#if defined(__unix__)
+#include <sys/wait.h>
+#include <unistd.h>
+#endif
 
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -172,5 +177,52 @@ TEST(ExecutorReference, PassesCallsOn) {
   reference.parallel_for(101, [&](Index i) { sum += i; });
   EXPECT_EQ(sum.load(), 5050);
 }
+
+TEST(ThreadPool, AllTasksRunThoughOneThrows) {
+  for (Index concurrency : {1, 3}) {
+    ef::ThreadPool pool(concurrency);
+    std::atomic<int> ran{0};
+    EXPECT_THROW(pool.parallel_for(9,
+                                   [&](Index i) {
+                                     ++ran;
+                                     if (i == 2) throw std::runtime_error("task");
+                                   }),
+                 std::runtime_error);
+    EXPECT_EQ(ran, 9);
+    ran = 0;
+    pool.parallel_for(2, [&](Index) {  // nested: on the calling thread
+      EXPECT_THROW(pool.parallel_for(5,
+                                     [&](Index i) {
+                                       ++ran;
+                                       if (i == 0) throw std::runtime_error("nested");
+                                     }),
+                   std::runtime_error);
+    });
+    EXPECT_EQ(ran, 10);
+  }
+}
+
+#if defined(__unix__)
+TEST(ThreadPool, AChildProcessRunsOnItsOnlyThread) {
+  auto pool = std::make_unique<ef::ThreadPool>(3);
+  std::atomic<int> ran{0};
+  pool->parallel_for(100, [&](Index) { ++ran; });
+  ASSERT_EQ(ran, 100);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);  // a child that hangs is ended
+    int in_child = 0;
+    pool->parallel_for(7, [&](Index) { ++in_child; });
+    pool.reset();
+    _exit(in_child == 7 ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  ran = 0;
+  pool->parallel_for(100, [&](Index) { ++ran; });
+  EXPECT_EQ(ran, 100) << "the parent goes on";
+}
+#endif
 
 }  // namespace

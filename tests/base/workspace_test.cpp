@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "eigenformer/base/thread_pool.hpp"
@@ -286,6 +288,46 @@ TEST(Workspace, AnExceptionInATaskLeavesItUsable) {
   EXPECT_THROW(call(11), std::runtime_error);
   EXPECT_EQ(workspace.arena().used(), 0u);
   EXPECT_NO_THROW(call(-1));
+}
+
+#if defined(__SSE__)
+// Flush-to-zero, switched on after the pool was made, holds for all tasks; it is as before for the workers.
+TEST(Workspace, TasksRunInTheCallersFloatingPointMode) {
+  ef::ThreadPool pool(3);
+  ef::Workspace workspace(pool);
+  const unsigned before = _mm_getcsr();
+  const auto subnormals = [&] {
+    std::atomic<int> count{0};
+    workspace.parallel_for(96, [&](Index, ef::Arena&) {
+      volatile float tiny = 1e-38f;
+      for (int i = 0; i < 2000; ++i) tiny = 1e-38f;  // long enough for every thread to take some
+      const volatile float product = tiny * 0.01f;
+      count += product != 0;
+    });
+    return count.load();
+  };
+  EXPECT_EQ(subnormals(), 96);
+  _mm_setcsr(before | 0x8040);
+  const int flushed = subnormals();
+  _mm_setcsr(before);
+  EXPECT_EQ(flushed, 0);
+  EXPECT_EQ(subnormals(), 96);
+}
+#endif
+
+TEST(Workspace, SmallWorkStaysOnTheCallingThread) {
+  ef::ThreadPool pool(3);
+  ef::Workspace workspace(pool);
+  const auto caller = std::this_thread::get_id();
+  int order = 0;
+  workspace.run_tasks(50, 99, 100, [&](Index task, ef::Arena&) {
+    EXPECT_EQ(task, order++);
+    EXPECT_EQ(std::this_thread::get_id(), caller);
+  });
+  EXPECT_EQ(order, 50);
+  std::atomic<int> ran{0};
+  workspace.run_tasks(50, 100, 100, [&](Index, ef::Arena&) { ++ran; });
+  EXPECT_EQ(ran, 50);
 }
 
 }  // namespace
