@@ -119,7 +119,7 @@ inline void require_valid_rotary(const RotaryConfig& config, Index head_size) {
   require(size > 0 && size % 2 == 0, who, ": the rotated part of a head must be even and > 0; got ",
           size, " of ", head_size);
   require(std::isfinite(scaling.factor) && scaling.factor >= 1, who,
-          ": rope_scaling.factor must be finite and >= 1; got ", scaling.factor);
+          ": rope_scaling.factor must be >= 1; got ", scaling.factor);
   if (scaling.type == RotaryScalingType::none) return;
   if (scaling.type == RotaryScalingType::linear) return;
   require(scaling.original_max_position_embeddings > 0, who,
