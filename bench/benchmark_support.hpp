@@ -64,7 +64,7 @@ inline double memory_read_rate(ef::Workspace& workspace) {
   const double time = least_time([&] {
     workspace.parallel_for(parts, [&](Index part, ef::Arena&) {
       benchmark::DoNotOptimize(
-          ef::kernels::machine<float>().sum(memory.data() + part * size, size));
+          ef::kernels::target<float>().sum(memory.data() + part * size, size));
     });
   });
   return static_cast<double>(memory.size()) * sizeof(float) / time;

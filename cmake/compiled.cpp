@@ -4,15 +4,15 @@
 // eigenformer::compiled. Its users define EIGENFORMER_COMPILED, this file doesn't.
 #undef EIGENFORMER_COMPILED
 
-#include "eigenformer/kernels/machine.hpp"
+#include "eigenformer/kernels/target.hpp"
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 namespace kernels {
 
-template const Machine<float>& machine<float>();
-template const Machine<double>& machine<double>();
-template const CompressedMachine<float>& compressed_machine<float>();
+template const Target<float>& target<float>();
+template const Target<double>& target<double>();
+template const CompressedTarget<float>& compressed_target<float>();
 
 }  // namespace kernels
 }  // namespace EIGENFORMER_ABI

@@ -32,7 +32,7 @@ void norm(benchmark::State& state) {
 
 void activation(benchmark::State& state, ef::Activation kind) {
   run(state, 2, [&](const auto& x, auto& y, auto&) {
-    ef::kernels::machine<float>().activate(kind, x.data(), y.data(), x.size());
+    ef::kernels::target<float>().activate(kind, x.data(), y.data(), x.size());
   });
 }
 

@@ -23,6 +23,7 @@
 #include "eigenformer/kernels/mask.hpp"
 #include "eigenformer/kernels/pooling.hpp"
 #include "eigenformer/kernels/sinusoidal.hpp"
+#include "eigenformer/kernels/sampling.hpp"
 #include "eigenformer/kernels/softmax.hpp"
 
 #include "eigenformer/nn/module.hpp"
@@ -57,7 +58,6 @@
 #include "eigenformer/models/transformer_encoder.hpp"
 #include "eigenformer/models/transformer_decoder.hpp"
 #include "eigenformer/models/transformer.hpp"
-#include "eigenformer/models/sampling.hpp"
 #include "eigenformer/models/generation_config.hpp"
 #include "eigenformer/models/beam_search.hpp"
 #include "eigenformer/models/generation.hpp"

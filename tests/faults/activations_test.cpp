@@ -72,7 +72,7 @@ const Limit limits[] = {{Activation::identity, -HUGE_VAL, HUGE_VAL},
 // A02: extreme inputs, alone and at every place of vectors that end in the middle of a register;
 // the neighbours are unharmed.
 TEST(ActivationFaults, A02ExtremeInputsAtEveryPlace) {
-  ASSERT_EQ(std::size(limits), std::size(all_activations));
+  ASSERT_EQ(std::size(limits), std::size(Enumeration<Activation>::all));
   for (const Limit& limit : limits) {
     const auto one = [&](float x) {
       return activate(limit.activation,
@@ -220,7 +220,8 @@ TEST(ActivationFaults, A06ActivationIsOnTheGate) {
 
 // A06: for every activation and awkward widths, down(activation(gate x) * up x) from the parts.
 TEST(ActivationFaults, A06GatedNetworkFromItsParts) {
-  for (Activation activation : all_activations) {
+  for (const auto& [activation, name_of_activation] : Enumeration<Activation>::all) {
+    static_cast<void>(name_of_activation);
     for (Index width : {1, 5, 16, 17, 37}) {
       GatedFeedForward<double> network(
           {.hidden_size = 3, .intermediate_size = width, .activation = activation});

@@ -79,12 +79,6 @@ class Fields {
     return value.is_array() && value.size() == 2 && convert(value[0], field.height) &&
            convert(value[1], field.width);
   }
-  static bool convert(const Json& value, ef::Activation& field) {
-    for (const ef::Activation one : ef::all_activations) {
-      if (value == to_string(one)) return field = one, true;
-    }
-    return false;
-  }
   template <ef::NamedEnumeration E>
   static bool convert(const Json& value, E& field) {
     const auto found = ef::enumerator_named<E>(value.is_string() ? value.get<std::string>() : "");

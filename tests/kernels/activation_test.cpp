@@ -19,7 +19,7 @@ using reference::Real;
 template <class T>
 std::vector<T> activate(Activation kind, const std::vector<T>& x) {
   std::vector<T> y(x.size());
-  ef::kernels::machine<T>().activate(kind, x.data(), y.data(), static_cast<Index>(x.size()));
+  ef::kernels::target<T>().activate(kind, x.data(), y.data(), static_cast<Index>(x.size()));
   return y;
 }
 
@@ -143,7 +143,8 @@ TYPED_TEST(ActivationTest, Extremes) {
 
 TYPED_TEST(ActivationTest, LengthPlaceAndBeingInPlaceDoNotMatter) {
   using T = TypeParam;
-  for (Activation kind : ef::all_activations) {
+  for (const auto& [kind, name_of_kind] : ef::Enumeration<ef::Activation>::all) {
+    static_cast<void>(name_of_kind);
     std::vector<T> numbers, alone;
     for (int i = 0; i < 33; ++i) {
       numbers.push_back(static_cast<T>(std::sin(i) * 5));
@@ -154,10 +155,10 @@ TYPED_TEST(ActivationTest, LengthPlaceAndBeingInPlaceDoNotMatter) {
       x.push_back(T(-777));
       std::vector<T> y = x;
       const auto n = static_cast<Index>(length);
-      ef::kernels::machine<T>().activate(kind, x.data(), y.data(), n);
+      ef::kernels::target<T>().activate(kind, x.data(), y.data(), n);
       ASSERT_TRUE(reference::same_bits(y.data(), alone.data(), n)) << to_string(kind);
       EXPECT_EQ(y[length], T(-777)) << "written beyond the end";
-      ef::kernels::machine<T>().activate(kind, x.data(), x.data(), n);
+      ef::kernels::target<T>().activate(kind, x.data(), x.data(), n);
       ASSERT_TRUE(reference::same_bits(x.data(), alone.data(), n)) << to_string(kind);
     }
   }
@@ -185,9 +186,47 @@ TEST(Activation, RefusesWhatItIsNot) {
   std::vector<float> x(3);
   EXPECT_THROW(activate(static_cast<Activation>(99), x), std::invalid_argument);
   ef::Tensor<float, 2> a({2, 3}), b({3, 2});
-  EXPECT_THROW(
-      ef::kernels::activate<float>(Activation::relu, ef::TensorView<const float, 2>(a), b.view()),
-      std::invalid_argument);
+  ef::Workspace workspace;
+  EXPECT_THROW(ef::kernels::activate<float>(Activation::relu, a, b, workspace),
+               std::invalid_argument);
+}
+
+// Central differences of the reference, in long double; limits at infinity; NaN.
+TYPED_TEST(ActivationTest, DerivativesAreThoseOfTheValues) {
+  using T = TypeParam;
+  constexpr T infinity = std::numeric_limits<T>::infinity();
+  const double tolerance = sizeof(T) == 4 ? 2e-6 : 1e-9;
+  for (const auto& [kind, name] : ef::Enumeration<Activation>::all) {
+    const auto derivative = [kind = kind](std::vector<T> x) {
+      ef::kernels::target<T>().activation_derivative(kind, x.data(), x.data(),
+                                                     static_cast<Index>(x.size()));
+      return x;
+    };
+    std::vector<T> x;
+    for (int i = -400; i <= 400; ++i)
+      if (i != 0) x.push_back(static_cast<T>(i) / 37);
+    const std::vector<T> found = derivative(x);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const Real h = 1e-5L, at = Real(x[i]);
+      const Real expected =
+          (reference::activation(kind, at + h) - reference::activation(kind, at - h)) / (2 * h);
+      EXPECT_NEAR(double(found[i]), double(expected), tolerance)
+          << name << " at " << x[i];
+    }
+    const std::vector<T> ends =
+        derivative({-infinity, infinity, std::numeric_limits<T>::quiet_NaN()});
+    if (kind == Activation::identity) {
+      EXPECT_EQ(ends, std::vector<T>(3, T(1)));
+      continue;
+    }
+    const bool bounded = kind == Activation::sigmoid || kind == Activation::tanh;
+    EXPECT_EQ(ends[0], T(0)) << name;
+    EXPECT_EQ(ends[1], bounded ? T(0) : T(1)) << name;
+    EXPECT_TRUE(std::isnan(ends[2])) << name;
+  }
+  std::vector<T> zero = {T(0)};
+  ef::kernels::target<T>().activation_derivative(Activation::relu, zero.data(), zero.data(), 1);
+  EXPECT_EQ(zero[0], T(0));
 }
 
 }  // namespace

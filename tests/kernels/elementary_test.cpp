@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "eigenformer/kernels/machine.hpp"
+#include "eigenformer/kernels/target.hpp"
 #include "tests/reference/numbers.hpp"
 
 namespace {
@@ -24,7 +24,7 @@ using Function = ef::kernels::Elementary;
 template <class T>
 std::vector<T> evaluate(Function function, const std::vector<T>& x) {
   std::vector<T> y(x.size());
-  ef::kernels::machine<T>().evaluate(function, x.data(), y.data(), static_cast<Index>(x.size()));
+  ef::kernels::target<T>().evaluate(function, x.data(), y.data(), static_cast<Index>(x.size()));
   return y;
 }
 
@@ -32,7 +32,7 @@ Real exact(Function function, Real x) {
   switch (function) {
     case Function::exponential:
       return std::exp(x);
-    case Function::tangent:
+    case Function::hyperbolic_tangent:
       return std::tanh(x);
     case Function::logistic:
       return 1 / (1 + std::exp(-x));
@@ -80,9 +80,9 @@ TYPED_TEST(ElementaryTest, UnitsInTheLastPlace) {
   EXPECT_LE(largest_error<T>(Function::exponential, lowest, highest), 1.5L);
   EXPECT_LE(largest_error<T>(Function::exponential, -1, 1), 1.2L);
   EXPECT_LE(largest_error<T>(Function::exponential, -1e-3, 1e-3), 0.6L);
-  EXPECT_LE(largest_error<T>(Function::tangent, -25, 25), 3);
-  EXPECT_LE(largest_error<T>(Function::tangent, -1, 1), 3);
-  EXPECT_LE(largest_error<T>(Function::tangent, -1e-4, 1e-4), 2);
+  EXPECT_LE(largest_error<T>(Function::hyperbolic_tangent, -25, 25), 3);
+  EXPECT_LE(largest_error<T>(Function::hyperbolic_tangent, -1, 1), 3);
+  EXPECT_LE(largest_error<T>(Function::hyperbolic_tangent, -1e-4, 1e-4), 2);
   EXPECT_LE(largest_error<T>(Function::logistic, lowest, 40), 3);
   EXPECT_LE(largest_error<T>(Function::normal_cumulative, -2, 9), 7 + cost_of_square(2));
   EXPECT_LE(largest_error<T>(Function::normal_cumulative, -far, -2), 7 + cost_of_square(far));
@@ -104,7 +104,7 @@ TYPED_TEST(ElementaryTest, Extremes) {
   };
   const T inf = infinity<T>;
   expect(Function::exponential, {0, 0, 0, 1, 1, inf, inf, inf});
-  expect(Function::tangent, {-1, -1, -1, 0, 0, 1, 1, 1});
+  expect(Function::hyperbolic_tangent, {-1, -1, -1, 0, 0, 1, 1, 1});
   expect(Function::logistic, {0, 0, 0, 0.5, 0.5, 1, 1, 1});
   expect(Function::normal_cumulative, {0, 0, 0, 0.5, 0.5, 1, 1, 1});
   expect(Function::normal_bell, {0, 0, 0, 1, 1, 0, 0, 0});
@@ -122,7 +122,7 @@ TYPED_TEST(ElementaryTest, ExponentialReachesTheLargestNumberAndThenInfinity) {
 TYPED_TEST(ElementaryTest, ANumbersResultDoesNotDependOnItsPlace) {
   using T = TypeParam;
   const std::vector<T> numbers = {T(-3.25), T(0.125), T(7), T(-60), T(0), T(1.5), T(-0.75)};
-  for (Function function : {Function::exponential, Function::tangent, Function::logistic,
+  for (Function function : {Function::exponential, Function::hyperbolic_tangent, Function::logistic,
                             Function::normal_cumulative, Function::normal_bell}) {
     for (T number : numbers) {
       const T alone = evaluate(function, std::vector<T>{number})[0];
@@ -141,7 +141,7 @@ TYPED_TEST(ElementaryTest, ANumbersResultDoesNotDependOnItsPlace) {
 
 TEST(Elementary, OtherNumberTypesTakeTheirOwnFunctions) {
   const std::vector<long double> x = {-5.5L, 0.25L, 3};
-  for (Function function : {Function::exponential, Function::tangent, Function::logistic,
+  for (Function function : {Function::exponential, Function::hyperbolic_tangent, Function::logistic,
                             Function::normal_cumulative, Function::normal_bell}) {
     const std::vector<long double> y = evaluate(function, x);
     for (std::size_t i = 0; i < x.size(); ++i) {

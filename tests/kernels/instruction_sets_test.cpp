@@ -23,29 +23,29 @@ using reference::Real;
 template <class T>
 struct Set {
   std::string name;
-  const k::Machine<T>& machine;
+  const k::Target<T>& machine;
 };
 
 template <class T>
 std::vector<Set<T>> sets() {
-  std::vector<Set<T>> result{{"native", k::native::machine_of_target<T>}};
+  std::vector<Set<T>> result{{"native", k::native::target_functions<T>}};
 #if EIGENFORMER_CHOOSES_AT_RUN_TIME
   if (k::instruction_set() != k::InstructionSet::native)
-    result.push_back({"avx2", k::avx2::machine_of_target<T>});
+    result.push_back({"avx2", k::avx2::target_functions<T>});
   if (k::instruction_set() == k::InstructionSet::avx512)
-    result.push_back({"avx512", k::avx512::machine_of_target<T>});
+    result.push_back({"avx512", k::avx512::target_functions<T>});
 #endif
   return result;
 }
 
-std::vector<const k::CompressedMachine<float>*> compressed_sets() {
-  std::vector<const k::CompressedMachine<float>*> result{
-      &k::native::compressed_machine_of_target<float>};
+std::vector<const k::CompressedTarget<float>*> compressed_sets() {
+  std::vector<const k::CompressedTarget<float>*> result{
+      &k::native::compressed_functions<float>};
 #if EIGENFORMER_CHOOSES_AT_RUN_TIME
   if (k::instruction_set() != k::InstructionSet::native)
-    result.push_back(&k::avx2::compressed_machine_of_target<float>);
+    result.push_back(&k::avx2::compressed_functions<float>);
   if (k::instruction_set() == k::InstructionSet::avx512)
-    result.push_back(&k::avx512::compressed_machine_of_target<float>);
+    result.push_back(&k::avx512::compressed_functions<float>);
 #endif
   return result;
 }
@@ -77,7 +77,7 @@ TYPED_TEST(InstructionSets, ProductsAreTheChainOfTheirOwnMultiplyAdd) {
         for (k::Start start : {k::Start::zero, k::Start::bias, k::Start::stored}) {
           auto c = reference::random_tensor<T, 2>({rows, columns}, 4);
           const auto before = c;
-          machine.multiply_panels({.rows = rows,
+          machine.macrokernel({.rows = rows,
                                    .columns = columns,
                                    .depth = depth,
                                    .a = a.data(),
@@ -89,7 +89,7 @@ TYPED_TEST(InstructionSets, ProductsAreTheChainOfTheirOwnMultiplyAdd) {
                                    .start = start,
                                    .bias = bias.data()});
           ef::Tensor<T, 1> single({columns});
-          machine.multiply_single_row(a.data(), factor, 0, columns, depth, bias.data(),
+          machine.single_row_macrokernel(a.data(), factor, 0, columns, depth, bias.data(),
                                       single.data());
           for (Index m = 0; m < rows; ++m) {
             for (Index n = 0; n < columns; ++n) {
@@ -159,7 +159,7 @@ TYPED_TEST(InstructionSets, RowsAgreeWithLoops) {
       machine.activate(ef::Activation::silu, x.data(), y.data(), n);
       for (Index i = 0; i < n; ++i)
         expect_near(y(i), Real(x(i)) / (1 + std::exp(-Real(x(i)))), 8 * epsilon);
-      machine.evaluate(k::Elementary::tangent, x.data(), y.data(), n);
+      machine.evaluate(k::Elementary::hyperbolic_tangent, x.data(), y.data(), n);
       for (Index i = 0; i < n; ++i) expect_near(y(i), std::tanh(Real(x(i))), 4 * epsilon);
     }
   }
@@ -222,7 +222,7 @@ TEST(CompressedInstructionSets, IntegerProductsAreExact) {
       const std::vector<float> a_scales(static_cast<std::size_t>(rows), 1.0f);
       const std::vector<float> b_scales(static_cast<std::size_t>(columns), 1.0f);
       ef::Tensor<float, 2> c({rows, columns});
-      machine->multiply_quantized({.rows = rows,
+      machine->macrokernel_int8({.rows = rows,
                                    .columns = columns,
                                    .depth = depth,
                                    .a = a.data(),
@@ -305,12 +305,12 @@ TEST(CompressedInstructionSets, Bfloat16AndInt8PanelsAreReadAsWritten) {
                                          .c = c.data(),
                                          .c_stride = columns};
       };
-      machine->multiply_bfloat16(product(halves.data(), depth));
+      machine->macrokernel_bfloat16(product(halves.data(), depth));
       for (Index m = 0; m < rows; ++m) {
         for (Index n = 0; n < columns; ++n)
           ASSERT_EQ(c(m, n), ef::to_float(half(n, m % depth))) << rows << ": " << m << ", " << n;
       }
-      machine->multiply_int8_weights(product(bytes.data(), k::whole_groups(depth)));
+      machine->macrokernel_int8_weights(product(bytes.data(), k::whole_groups(depth)));
       for (Index m = 0; m < rows; ++m) {
         for (Index n = 0; n < columns; ++n)
           ASSERT_EQ(c(m, n), static_cast<float>(byte(n, m % depth)))

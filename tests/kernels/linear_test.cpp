@@ -29,7 +29,8 @@ TYPED_TEST(LinearKernelTest, ActivationAndMultiplierAfterTheProduct) {
   const Index k = 23;
   // |sum| <= K with K + 1 roundings, then the activation's slope (at most 1.2) and its own error.
   const Real tolerance = Real(k) * (Real(k) + 20) * Real(std::numeric_limits<T>::epsilon());
-  for (Activation activation : ef::all_activations) {
+  for (const auto& [activation, name_of_activation] : ef::Enumeration<ef::Activation>::all) {
+    static_cast<void>(name_of_activation);
     for (const auto& [multiplied, packed] :
          {std::array{false, false}, std::array{true, true}, std::array{true, false}}) {
       for (Index threads : {1, 3}) {

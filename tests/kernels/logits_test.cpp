@@ -26,7 +26,7 @@ TYPED_TEST(LogitsTest, SoftCapOfEveryLength) {
     for (Index n = 0; n <= 37; ++n) {
       const auto s = reference::random_tensor<T, 1>({n + 2}, static_cast<std::uint64_t>(n), 100);
       Tensor<T, 1> capped = s;
-      ef::kernels::machine<T>().soft_cap(capped.data() + 1, n, cap);
+      ef::kernels::target<T>().soft_cap(capped.data() + 1, n, cap);
       for (Index i = 1; i <= n; ++i) {
         const Real expected = Real(cap) * std::tanh(Real(s(i)) / Real(cap));
         // s / cap is rounded twice, which weighs most where tanh is steep.
@@ -46,7 +46,7 @@ TYPED_TEST(LogitsTest, SoftCapAtTheEnds) {
   const T inf = std::numeric_limits<T>::infinity();
   T s[] = {
       0, T(1e-3), inf, -inf, std::numeric_limits<T>::max(), std::numeric_limits<T>::quiet_NaN()};
-  ef::kernels::machine<T>().soft_cap(s, 6, T(50));
+  ef::kernels::target<T>().soft_cap(s, 6, T(50));
   EXPECT_EQ(s[0], 0);
   EXPECT_NEAR(double(s[1]), 1e-3, 1e-9);
   EXPECT_EQ(s[2], 50);
@@ -64,7 +64,7 @@ TYPED_TEST(LogitsTest, ScaleThenBiasThenCap) {
     for (const bool biased : {false, true}) {
       for (const T cap : {T(0), T(5)}) {
         Tensor<T, 2> y = x;
-        ef::kernels::finish_logits<T>(y, scale, biased ? bias.data() : nullptr, cap, workspace);
+        ef::kernels::scale_and_cap_logits<T>(y, scale, biased ? bias.data() : nullptr, cap, workspace);
         reference::Reals<2> expected(x.shape());
         for (Index i = 0; i < x.size(); ++i) {
           Real& e = expected.data()[i];
@@ -86,12 +86,12 @@ TEST(Logits, ThreadsDoNotChangeBits) {
   const auto bias = reference::random_tensor<float, 1>({307}, 4, 3);
   Tensor<float, 2> alone = x;
   ef::Workspace serial;
-  ef::kernels::finish_logits<float>(alone, 0.3f, bias.data(), 5, serial);
+  ef::kernels::scale_and_cap_logits<float>(alone, 0.3f, bias.data(), 5, serial);
   for (Index threads : {2, 7}) {
     ef::ThreadPool pool(threads);
     ef::Workspace workspace(pool);
     Tensor<float, 2> y = x;
-    ef::kernels::finish_logits<float>(y, 0.3f, bias.data(), 5, workspace);
+    ef::kernels::scale_and_cap_logits<float>(y, 0.3f, bias.data(), 5, workspace);
     EXPECT_TRUE(reference::same_bits(y, alone)) << threads;
   }
 }

@@ -72,7 +72,7 @@ struct Problem {
 /// a * b + c as the kernel promises it: rounded once where the machine has a fused multiply-add.
 template <class T>
 T multiply_add(T a, T b, T c) {
-  ef::kernels::machine<T>().add_scaled(&a, b, &c, 1);
+  ef::kernels::target<T>().add_scaled(&a, b, &c, 1);
   return c;
 }
 

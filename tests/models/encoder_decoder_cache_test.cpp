@@ -333,7 +333,8 @@ TYPED_TEST(EncoderDecoderCacheTest, AStartThatIsRefusedChangesNothing) {
 
   cache.clear();
   EXPECT_FALSE(cache.has_memory());
-  expect_refused([&] { model.decoder(target, cache); }, {"memory"});
+  Tensor<T, 3> logits({2, target.dim(1), vocabulary});
+  expect_refused([&] { model.forward(target, cache, {}, logits, workspace); }, {"memory"});
 }
 
 TYPED_TEST(EncoderDecoderCacheTest, FurtherCallsAllocateNothing) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "eigenformer/models/sampling.hpp"
+#include "eigenformer/kernels/sampling.hpp"
 
 #include <gtest/gtest.h>
 

@@ -81,7 +81,8 @@ TEST(Norms, StartAsTheIdentityAfterNormalising) {
 TYPED_TEST(LinearModulesTest, FeedForwardWithEveryActivation) {
   using T = TypeParam;
   const Tensor<T, 3> x = this->tokens(13);
-  for (ef::Activation activation : ef::all_activations) {
+  for (const auto& [activation, name_of_activation] : ef::Enumeration<ef::Activation>::all) {
+    static_cast<void>(name_of_activation);
     for (bool bias : {false, true}) {
       const ef::FeedForwardConfig config{
           .hidden_size = 13, .intermediate_size = 29, .activation = activation, .bias = bias};

@@ -14,11 +14,23 @@ namespace reference {
 
 inline std::atomic<long> counted_allocations{0};
 inline std::atomic<long> counted_deletions{0};
+inline std::atomic<long> allocations_until_failure{-1};
+inline std::atomic<bool> failed_allocation{false};
 
 long allocations() { return counted_allocations.load(); }
 long live_allocations() { return counted_allocations.load() - counted_deletions.load(); }
 
+void fail_allocation_after(long count) {
+  failed_allocation = false;
+  allocations_until_failure = count;
+}
+bool allocation_has_failed() { return failed_allocation; }
+
 inline void* counted_new(std::size_t bytes, std::size_t alignment) {
+  if (allocations_until_failure >= 0 && allocations_until_failure.fetch_sub(1) == 0) {
+    failed_allocation = true;
+    return nullptr;
+  }
   counted_allocations.fetch_add(1);
   return std::aligned_alloc(alignment, (bytes / alignment + 1) * alignment);
 }

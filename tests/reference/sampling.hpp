@@ -12,7 +12,7 @@
 #include <set>
 #include <vector>
 
-#include "eigenformer/models/sampling.hpp"
+#include "eigenformer/kernels/sampling.hpp"
 #include "tests/reference/numbers.hpp"
 
 namespace reference {

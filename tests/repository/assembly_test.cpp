@@ -97,7 +97,7 @@ std::vector<Function> read_functions(std::istream& text) {
 // ------------------------------------------------------------------ loops
 
 bool is_quantized(const Function& function) {
-  return function.name.find("multiply_quantized_") != std::string::npos;
+  return function.name.find("quantized_microkernel") != std::string::npos;
 }
 
 /// A multiply-add or, where there are none, a multiplication of vectors.
@@ -219,7 +219,7 @@ void check_loop(const Function& function, const Loop& loop, int per_hundred, Fin
 
 /// Tiles of the matrix product: inlined or not, with whole panels or a part of one.
 void check_tiles(const Function& function, Findings& findings) {
-  for (Text name : {"::multiply_tile<", "::multiply_tiles<", "::multiply_part_of_tile<"}) {
+  for (Text name : {"::microkernel<", "::microkernels_of_rows<", "::edge_microkernel<"}) {
     const auto arguments = template_arguments(function.name, name);
     if (arguments.size() < 3) continue;
     const bool compressed = arguments[0] != arguments[1];
@@ -241,7 +241,7 @@ void check_tiles(const Function& function, Findings& findings) {
 void check_others(const Function& function, bool single_rows, Findings& findings) {
   const bool integers = is_quantized(function) && function.target != "native";
   const bool single_row = single_rows && function.target == "avx2" &&
-                          function.name.find("multiply_single_row_group<") != std::string::npos;
+                          function.name.find("single_row_microkernel<") != std::string::npos;
   if (!integers && !single_row) return;
   const auto loops = innermost_loops(function);
   const auto fewer = [](const Loop& a, const Loop& b) {
@@ -345,7 +345,7 @@ std::vector<std::string> faults(const std::string& name, const std::string& code
 }
 
 const std::string tile =
-    "void eigenformer::v0::kernels::avx2::multiply_tile<float, float, 1, 1>(float const*)";
+    "void eigenformer::v0::kernels::avx2::microkernel<float, float, 1, 1>(float const*)";
 
 TEST(Assembly, CleanLoopsPass) {
   // Stores and loads outside the loop, and a jump back from behind the return.
@@ -369,7 +369,7 @@ TEST(Assembly, CleanLoopsPass) {
 
 TEST(Assembly, FindsAccumulatorsInMemory) {
   const std::string fault =
-      "void eigenformer::v0::kernels::avx2::multiply_tile<float, float, 1, 1>: a loop of 2 "
+      "void eigenformer::v0::kernels::avx2::microkernel<float, float, 1, 1>: a loop of 2 "
       "multiply-adds stores 2 vectors and takes 1 from the stack";
   EXPECT_EQ(faults(tile, R"(
   10:	vmovups (%rdx),%ymm2

@@ -77,6 +77,10 @@ expect_violation(nn/linear.hpp "#include <nlohmann/json.hpp>"
   "nn/linear.hpp: <nlohmann/json.hpp> belongs to io/")
 expect_violation(nn/linear.hpp "#include <immintrin.h>"
   "nn/linear.hpp: <immintrin.h> belongs to kernels/")
+expect_violation(nn/linear.hpp "  workspace.parallel_for(n, f)"
+  "nn/linear.hpp: belongs to kernels/")
+expect_violation(nn/linear.hpp "  kernels::target<T>().add(x, z, y, n)"
+  "nn/linear.hpp: belongs to kernels/")
 expect_violation(extra/thing.hpp "" "extra/thing.hpp: is no header of a known floor")
 expect_violation(nn/norm.hpp "" "eigenformer.hpp: does not reach nn/norm.hpp")
 expect_violation(eigenformer.hpp "#include \"eigenformer/io/safetensors.hpp\""

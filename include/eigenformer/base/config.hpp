@@ -76,7 +76,7 @@ EIGENFORMER_PRECISE_END
 #endif
 
 // Whether code for AVX2 and AVX-512 is compiled beside the code for the instruction set of the
-// translation unit, and chosen while the program runs: kernels/machine.hpp.
+// translation unit, and chosen while the program runs: kernels/target.hpp.
 #if defined(__x86_64__) && defined(__GNUC__) && defined(EIGEN_VECTORIZE_SSE) && \
     !(defined(__AVX2__) && defined(__FMA__)) && !defined(EIGENFORMER_NO_RUNTIME_CHOICE)
 #define EIGENFORMER_CHOOSES_AT_RUN_TIME 1

@@ -1,54 +1,53 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Activations, element by element:
-//
-//   identity    x
-//   relu        max(x, 0)
-//   gelu        x Phi(x), Phi the normal distribution's cumulative function
-//               (Hendrycks and Gimpel 2016); PyTorch's default
-//   gelu_tanh   x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2; Hugging Face's gelu_new and
-//               gelu_pytorch_tanh
-//   silu        x sigmoid(x), also called swish
-//   quick_gelu  x sigmoid(1.702 x), as in CLIP
-//   sigmoid     1 / (1 + e^{-x})
-//   tanh
-//
-// At -infinity the products take their limit, 0; NaN stays NaN.
+// Activations, element by element. Names and formulas: kernels/activations.inl, one row each.
 
+#include <array>
+#include <optional>
 #include <string>
+#include <string_view>
 
-#include "eigenformer/base/error.hpp"
+#include "eigenformer/base/enumeration.hpp"
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 
-enum class Activation { identity, relu, gelu, gelu_tanh, silu, quick_gelu, sigmoid, tanh };
+enum class Activation {
+#define EIGENFORMER_ACTIVATION(name, ...) name,
+#include "eigenformer/kernels/activations.inl"
+#undef EIGENFORMER_ACTIVATION
+};
 
-inline constexpr Activation all_activations[] = {
-    Activation::identity, Activation::relu,       Activation::gelu,    Activation::gelu_tanh,
-    Activation::silu,     Activation::quick_gelu, Activation::sigmoid, Activation::tanh};
+template <>
+struct Enumeration<Activation> {
+  static constexpr Enumerator<Activation> all[] = {
+#define EIGENFORMER_ACTIVATION(name, ...) {Activation::name, #name},
+#include "eigenformer/kernels/activations.inl"
+#undef EIGENFORMER_ACTIVATION
+  };
+};
 
-inline std::string to_string(Activation activation) {
-  switch (activation) {
-    case Activation::identity:
-      return "identity";
-    case Activation::relu:
-      return "relu";
-    case Activation::gelu:
-      return "gelu";
-    case Activation::gelu_tanh:
-      return "gelu_tanh";
-    case Activation::silu:
-      return "silu";
-    case Activation::quick_gelu:
-      return "quick_gelu";
-    case Activation::sigmoid:
-      return "sigmoid";
-    case Activation::tanh:
-      return "tanh";
+/// The name of an activation in config.json (transformers' ACT2FN).
+struct ActivationName {
+  Activation activation;
+  std::array<std::string_view, 6> names;  // the rest is empty
+};
+
+inline constexpr ActivationName activation_names[] = {
+#define EIGENFORMER_ACTIVATION(name, ...) {Activation::name, {__VA_ARGS__}},
+#include "eigenformer/kernels/activations.inl"
+#undef EIGENFORMER_ACTIVATION
+};
+
+/// Nothing for a name that isn't in the table.
+inline std::optional<Activation> activation_named(std::string_view wanted) {
+  for (const auto& [activation, names] : activation_names) {
+    for (const std::string_view name : names) {
+      if (!name.empty() && name == wanted) return activation;
+    }
   }
-  return std::to_string(static_cast<int>(activation)) + " (unknown)";
+  return std::nullopt;
 }
 
 }  // namespace EIGENFORMER_ABI

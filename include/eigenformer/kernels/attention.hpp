@@ -48,11 +48,7 @@ void attend(const Attention<T>& a, const KeyValuePanels<const T>& panels, const 
     internal::AttentionBlock<T>(a, panels, mask, b, head, begin, end, arena).run();
   };
   const Index work = a.batch * a.heads * a.queries * a.keys * (a.head_size + a.value_size);
-  if (work < smallest_parallel_work) {
-    for (Index task = 0; task < tasks; ++task) run(task, workspace.arena());
-  } else {
-    workspace.parallel_for(tasks, run);
-  }
+  workspace.run_tasks(tasks, work, smallest_parallel_work, run);
 }
 
 /// Keys (B, S, K, D) and values (B, S, K, E) in memory.

@@ -88,19 +88,18 @@ class AttentionBlock {
     for (Index j = first_tile(); j < keys_end_; j += key_tile) {
       const Index n = (std::min)(key_tile, keys_end_ - j);
       compute_scores(j, n);
-      machine<T>().softmax_step({.scores = scores_,
-                                 .stride = key_tile,
-                                 .rows = rows_,
-                                 .columns = n,
-                                 .seen = seen_,
-                                 .maximum = maximum_,
-                                 .sums = sums_,
-                                 .result = result_,
-                                 .size = a_.value_size});
+      target<T>().softmax_step({.scores = scores_,
+                                .stride = key_tile,
+                                .rows = rows_,
+                                .columns = n,
+                                .seen = seen_,
+                                .maximum = maximum_,
+                                .sums = sums_,
+                                .result = result_,
+                                .size = a_.value_size});
       add_values(j, n);
     }
-    for (Index row = 0; row < rows_; ++row)
-      sum_[row] = machine<T>().sum(sums_ + row * lanes, lanes);
+    for (Index row = 0; row < rows_; ++row) sum_[row] = target<T>().sum(sums_ + row * lanes, lanes);
     store_result();
     if (a_.attention_weights != nullptr) store_weights();
   }
@@ -115,8 +114,8 @@ class AttentionBlock {
     keys_begin_ = keys_;
     keys_end_ = 0;
     for (Index row = 0; row < rows_; ++row) {
-      machine<T>().scale(a_.q.at(b_, token(row), head(row)), a_.scale, q_ + row * a_.head_size,
-                         a_.head_size);
+      target<T>().scale(a_.q.at(b_, token(row), head(row)), a_.scale, q_ + row * a_.head_size,
+                        a_.head_size);
       visible_[row] = visible_range(mask_, b_, position(row), keys_);
       if (visible_[row].begin >= visible_[row].end) continue;
       keys_begin_ = (std::min)(keys_begin_, visible_[row].begin);
@@ -128,22 +127,22 @@ class AttentionBlock {
   /// -infinity where a key may not be seen.
   void compute_scores(Index j, Index n) {
     const T* panels = panels_.key_panel(b_, key_value_head_, j);
-    machine<T>().multiply_panels({.rows = rows_,
-                                  .columns = whole_panels<T>(n),
-                                  .depth = a_.head_size,
-                                  .a = q_,
-                                  .a_stride = a_.head_size,
-                                  .panels = panels,
-                                  .panel_stride = a_.head_size * panel_width<T>,
-                                  .c = scores_,
-                                  .c_stride = key_tile});
+    target<T>().macrokernel({.rows = rows_,
+                             .columns = whole_panels<T>(n),
+                             .depth = a_.head_size,
+                             .a = q_,
+                             .a_stride = a_.head_size,
+                             .panels = panels,
+                             .panel_stride = a_.head_size * panel_width<T>,
+                             .c = scores_,
+                             .c_stride = key_tile});
     if (relative_scores_)
       relative_scores_->add(q_, panels, a_.scale, first_position_, j, n, scores_);
     for (Index row = 0; row < rows_; ++row) {
       T* s = scores_ + row * key_tile;
       // Keys beyond would add zeros, which changes no bit.
       const Index seen = seen_[row] = std::clamp<Index>(visible_[row].end - j, 0, n);
-      if (a_.soft_cap > 0) machine<T>().soft_cap(s, seen, a_.soft_cap);
+      if (a_.soft_cap > 0) target<T>().soft_cap(s, seen, a_.soft_cap);
       if (a_.alibi_slopes != nullptr) add_alibi(row, j, seen, s);
       if (mask_.offset_bias) add_offset_bias(row, j, seen, s);
       if (mask_.bias) add_bias(row, j, seen, s);
@@ -154,7 +153,7 @@ class AttentionBlock {
   void add_alibi(Index row, Index j, Index n, T* s) const {
     T distances[static_cast<std::size_t>(key_tile)];
     for (Index i = 0; i < n; ++i) distances[i] = static_cast<T>(std::abs(position(row) - (j + i)));
-    machine<T>().add_scaled(distances, -a_.alibi_slopes[head(row)], s, n);
+    target<T>().add_scaled(distances, -a_.alibi_slopes[head(row)], s, n);
   }
 
   /// A bias of -infinity blocks the key, whatever its score is.
@@ -190,16 +189,16 @@ class AttentionBlock {
   /// result (rows, E) += probabilities (rows, n) v (n, E).
   void add_values(Index j, Index n) {
     if (panels_.tile_is_finite(b_, key_value_head_, j)) {
-      machine<T>().multiply_panels({.rows = rows_,
-                                    .columns = a_.value_size,
-                                    .depth = n,
-                                    .a = scores_,
-                                    .a_stride = key_tile,
-                                    .panels = panels_.value_panel(b_, key_value_head_, 0, j),
-                                    .panel_stride = panels_.slots * panel_width<T>,
-                                    .c = result_,
-                                    .c_stride = a_.value_size,
-                                    .start = Start::stored});
+      target<T>().macrokernel({.rows = rows_,
+                               .columns = a_.value_size,
+                               .depth = n,
+                               .a = scores_,
+                               .a_stride = key_tile,
+                               .panels = panels_.value_panel(b_, key_value_head_, 0, j),
+                               .panel_stride = panels_.slots * panel_width<T>,
+                               .c = result_,
+                               .c_stride = a_.value_size,
+                               .start = Start::stored});
       return;
     }
     for (Index feature = 0; feature < a_.value_size; feature += panel_width<T>) {
@@ -216,16 +215,16 @@ class AttentionBlock {
       T* r = result + row * a_.value_size;
       for (Index i = 0; i < n; ++i) {
         const T p = scores_[row * key_tile + i];
-        if (p != T(0)) machine<T>().add_scaled(panel + i * panel_width<T>, p, r, columns);
+        if (p != T(0)) target<T>().add_scaled(panel + i * panel_width<T>, p, r, columns);
       }
     }
   }
 
   void store_result() {
     for (Index row = 0; row < rows_; ++row) {
-      machine<T>().scale_unsigned_zero(result_ + row * a_.value_size,
-                                       sum_[row] == T(0) ? T(0) : T(1) / sum_[row],
-                                       a_.y.at(b_, token(row), head(row)), a_.value_size);
+      target<T>().scale_unsigned_zero(result_ + row * a_.value_size,
+                                      sum_[row] == T(0) ? T(0) : T(1) / sum_[row],
+                                      a_.y.at(b_, token(row), head(row)), a_.value_size);
     }
   }
 
@@ -239,8 +238,8 @@ class AttentionBlock {
         if (sum_[row] == T(0)) continue;
         T* p = weights(row) + j;
         const Index seen = seen_[row];
-        machine<T>().exponentials(scores_ + row * key_tile, maximum_[row], p, seen);
-        machine<T>().scale(p, T(1) / sum_[row], p, seen);
+        target<T>().exponentials(scores_ + row * key_tile, maximum_[row], p, seen);
+        target<T>().scale(p, T(1) / sum_[row], p, seen);
       }
     }
   }

@@ -37,9 +37,9 @@ void look_up(const RightFactor<T>& table, const std::int32_t* ids, T factor, boo
       const T* from = in_panels ? row : table.at(ids[i], 0);
       T* to = y.data() + i * n;
       if (add) {
-        machine<T>().add_scaled(from, factor, to, n);
+        target<T>().add_scaled(from, factor, to, n);
       } else {
-        machine<T>().scale(from, factor, to, n);
+        target<T>().scale(from, factor, to, n);
       }
     }
   });

@@ -57,10 +57,10 @@ void feed_forward_rows(TensorView<const T, 2> x, const FeedForwardMaps<T>& maps,
                               .c_stride = width};
     };
     if (maps.gate != nullptr)
-      multiply_range<T>(map_to(maps.first, value), 0, rows, 0, chunk, nothing_to_finish);
-    const LinearFinish<T> finish{.activation = maps.activation, .multiplier = value};
+      multiply_range<T>(map_to(maps.first, value), 0, rows, 0, chunk, no_epilogue);
+    const Epilogue<T> epilogue{.activation = maps.activation, .multiplier = value};
     const auto apply = [&](Index row, Index count, Index column, Index columns) {
-      finish.apply(hidden, width, row, count, column, columns);
+      epilogue.apply(hidden, width, row, count, column, columns);
     };
     multiply_range<T>(map_to(maps.gate != nullptr ? *maps.gate : maps.first, hidden), 0, rows, 0,
                       chunk, apply);
@@ -75,7 +75,7 @@ void feed_forward_rows(TensorView<const T, 2> x, const FeedForwardMaps<T>& maps,
                        .c_stride = C,
                        .continues = f > 0,
                        .ends = f + chunk == F},
-                      0, rows, 0, C, nothing_to_finish);
+                      0, rows, 0, C, no_epilogue);
     f += chunk;
   } while (f < F);
 }
@@ -86,18 +86,18 @@ void feed_forward_rows(TensorView<const T, 2> x, const FeedForwardMaps<T>& maps,
 template <class T>
 void gated_hidden(TensorView<const T, 2> x, const FeedForwardMaps<T>& maps, TensorView<T, 2> value,
                   TensorView<T, 2> hidden, Workspace& workspace) {
-  const LinearFinish<T> finish{.activation = maps.activation, .multiplier = value.data()};
+  const Epilogue<T> epilogue{.activation = maps.activation, .multiplier = value.data()};
   if (maps.gate->weight.quantizes_rows) {
     linear<T>(x, maps.first, value, {}, workspace);
-    linear<T>(x, *maps.gate, hidden, finish, workspace);
+    linear<T>(x, *maps.gate, hidden, epilogue, workspace);
     return;
   }
   const auto up = product_of(x, maps.first, value), gate = product_of(x, *maps.gate, hidden);
   const auto apply = [&](Index row, Index rows, Index column, Index columns) {
-    finish.apply(hidden.data(), hidden.columns(), row, rows, column, columns);
+    epilogue.apply(hidden.data(), hidden.columns(), row, rows, column, columns);
   };
   for_each_range(gate, workspace, [&](Index row, Index row_end, Index column, Index column_end) {
-    internal::multiply_range<T>(up, row, row_end, column, column_end, nothing_to_finish);
+    internal::multiply_range<T>(up, row, row_end, column, column_end, no_epilogue);
     internal::multiply_range<T>(gate, row, row_end, column, column_end, apply);
   });
 }

@@ -129,7 +129,7 @@ void write_values(const KeyValuePanels<T>& panels, Index b, Index head, Index fi
     const Index slot = first + token;
     bool& finite = panels.tile_is_finite(b, head, slot);
     finite = (slot % key_tile == 0 || finite) &&
-             machine<T>().all_finite(v.at(b, token, head), panels.value_size);
+             target<T>().all_finite(v.at(b, token, head), panels.value_size);
   }
 }
 

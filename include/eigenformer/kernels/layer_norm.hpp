@@ -26,7 +26,7 @@ template <class T>
 void layer_norm(TensorView<const T, 2> x, const T* z, const T* weight, const T* bias, T eps,
                 TensorView<T, 2> y, Workspace& workspace) {
   normalize(x, z, y, workspace, [&](const T* from, T* to) {
-    machine<T>().layer_norm(from, weight, bias, eps, to, x.columns());
+    target<T>().layer_norm(from, weight, bias, eps, to, x.columns());
   });
 }
 

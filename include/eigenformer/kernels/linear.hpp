@@ -14,7 +14,7 @@ inline namespace EIGENFORMER_ABI {
 namespace kernels {
 
 template <class T>
-struct LinearFinish {
+struct Epilogue {
   Activation activation = Activation::identity;
   const T* multiplier = nullptr;
 
@@ -24,12 +24,12 @@ struct LinearFinish {
   /// have `width` elements.
   void apply(T* y, Index width, Index row, Index rows, Index column, Index columns) const {
     if (empty()) return;
-    const Machine<T>& m = machine<T>();
+    const Target<T>& m = target<T>();
     for (Index r = row; r < row + rows; ++r) {
       const Index offset = r * width + column;
       T* part = y + offset;
       if (activation != Activation::identity) m.activate(activation, part, part, columns);
-      if (multiplier != nullptr) m.multiply(multiplier + offset, part, part, columns);
+      if (multiplier != nullptr) m.multiply_elements(multiplier + offset, part, part, columns);
     }
   }
 };
@@ -58,9 +58,9 @@ MatrixProduct<T> product_of(TensorView<const T, 2> x, const AffineMap<T>& map, T
 /// y must not overlap the others.
 template <class T>
 void linear(TensorView<const T, 2> x, const AffineMap<T>& map, TensorView<T, 2> y,
-            const LinearFinish<T>& finish, Workspace& workspace) {
+            const Epilogue<T>& epilogue, Workspace& workspace) {
   const auto apply = [&](Index row, Index rows, Index column, Index columns) {
-    finish.apply(y.data(), y.columns(), row, rows, column, columns);
+    epilogue.apply(y.data(), y.columns(), row, rows, column, columns);
   };
   multiply<T>(product_of(x, map, y), apply, workspace);
 }

@@ -12,15 +12,15 @@ namespace kernels {
 
 /// In place. `bias` (columns) may be null; cap 0: none.
 template <class T>
-void finish_logits(TensorView<T, 2> y, T scale, const T* bias, T cap, Workspace& workspace) {
+void scale_and_cap_logits(TensorView<T, 2> y, T scale, const T* bias, T cap, Workspace& workspace) {
   if (scale == T(1) && bias == nullptr && cap == T(0)) return;
   const Index n = y.columns();
   for_each_row_block(y.rows(), n, workspace, [&](Index begin, Index end) {
     for (Index row = begin; row < end; ++row) {
       T* logits = y.data() + row * n;
-      if (scale != T(1)) machine<T>().scale(logits, scale, logits, n);
-      if (bias != nullptr) machine<T>().add(logits, bias, logits, n);
-      if (cap > T(0)) machine<T>().soft_cap(logits, n, cap);
+      if (scale != T(1)) target<T>().scale(logits, scale, logits, n);
+      if (bias != nullptr) target<T>().add(logits, bias, logits, n);
+      if (cap > T(0)) target<T>().soft_cap(logits, n, cap);
     }
   });
 }

@@ -69,7 +69,7 @@ struct MatrixProduct {
   }
 };
 
-/// Rows of a thread that pay for its reading all the weights.
+/// A thread reads all the weights when rows are split; that pays from so many rows a thread on.
 inline constexpr Index rows_per_thread = 48;
 
 /// Rows are split while every thread gets enough of them, columns otherwise.
@@ -78,26 +78,26 @@ inline bool splits_rows(Index rows, const Workspace& workspace) {
 }
 
 /// Called with (row, rows, column, columns) of a part of C.
-using Finish = FunctionReference<void(Index, Index, Index, Index)>;
+using EpilogueFunction = FunctionReference<void(Index, Index, Index, Index)>;
 
-inline constexpr auto nothing_to_finish = [](Index, Index, Index, Index) {};
+inline constexpr auto no_epilogue = [](Index, Index, Index, Index) {};
 
 /// Columns after which a part of C is finished: enough for long rows, few enough for the caches.
-inline constexpr Index finish_columns = 256;
+inline constexpr Index epilogue_columns = 256;
 
 namespace internal {
 
-/// The part of C in these ranges is summed up: scales and bias of int8, then `finish`.
+/// The part of C in these ranges is summed up: the scales and bias of int8, then the epilogue.
 template <class T>
-void finish_part(const MatrixProduct<T>& p, Index row, Index rows, Index column, Index columns,
-                 Finish finish) {
+void run_epilogue(const MatrixProduct<T>& p, Index row, Index rows, Index column, Index columns,
+                  EpilogueFunction epilogue) {
   if (!p.ends) return;
   for (Index r = row; p.b.scales != nullptr && r < row + rows; ++r) {
     p.b.compressed->scale_columns(p.b.scales + column,
                                   p.bias == nullptr ? nullptr : p.bias + column,
                                   p.c + r * p.c_stride + column, columns);
   }
-  finish(row, rows, column, columns);
+  epilogue(row, rows, column, columns);
 }
 
 /// Calls f(panels of B), pointer to whatever they hold; nothing if B isn't in panels.
@@ -109,13 +109,13 @@ bool with_panels(const RightFactor<T>& b, F&& f) {
 }
 
 template <class T, class E>
-void multiply_panels(const RightFactor<T>& b, const PanelProduct<T, E>& p) {
+void run_macrokernel(const RightFactor<T>& b, const PanelProduct<T, E>& p) {
   if constexpr (std::is_same_v<E, BFloat16>) {
-    b.compressed->multiply_bfloat16(p);
+    b.compressed->macrokernel_bfloat16(p);
   } else if constexpr (std::is_same_v<E, std::int8_t>) {
-    b.compressed->multiply_int8_weights(p);
+    b.compressed->macrokernel_int8_weights(p);
   } else {
-    machine<T>().multiply_panels(p);
+    target<T>().macrokernel(p);
   }
 }
 
@@ -139,8 +139,8 @@ PanelProduct<T, E> part_of(const MatrixProduct<T>& p, Index row, Index rows, Ind
 /// Steps begin <= k < end of the product, for a part of it, continuing from C if begin > 0.
 template <class T>
 void multiply_block(const MatrixProduct<T>& p, Index row, Index rows, Index column,
-                    Index column_end, Index begin, Index end, Finish finish) {
-  const Index step = machine<T>().tile_columns;
+                    Index column_end, Index begin, Index end, EpilogueFunction epilogue) {
+  const Index step = target<T>().tile_columns;
   alignas(64) T packed[static_cast<std::size_t>(depth_block<T> * widest_tile<T>)];
   Index finished = column;
   for (Index n = column; n < column_end; n += step) {
@@ -152,7 +152,7 @@ void multiply_block(const MatrixProduct<T>& p, Index row, Index rows, Index colu
         auto part = part_of(p, row, rows, n, columns, k, depth, panels + p.b.panel_offset(n, k));
         part.ahead = panels + (k + depth < end ? p.b.panel_offset(n, k + depth)
                                                : p.b.panel_offset(n + step, begin));
-        multiply_panels(p.b, part);
+        run_macrokernel(p.b, part);
       });
       if (!in_panels) {
         // The next rows lie one after the other if all of K is used at once.
@@ -164,30 +164,30 @@ void multiply_block(const MatrixProduct<T>& p, Index row, Index rows, Index colu
         }
         auto part = part_of<T, T>(p, row, rows, n, columns, k, depth, packed);
         part.panel_stride = depth * panel_width<T>;
-        multiply_panels(p.b, part);
+        run_macrokernel(p.b, part);
       }
       k += depth;
     } while (k < end);
     const Index done = n + columns;
-    if (end == p.depth && (done - finished >= finish_columns || done == column_end)) {
-      finish_part(p, row, rows, finished, done - finished, finish);
+    if (end == p.depth && (done - finished >= epilogue_columns || done == column_end)) {
+      run_epilogue(p, row, rows, finished, done - finished, epilogue);
       finished = done;
     }
   }
 }
 
-/// Few rows, or one: the whole range at once, panels or rows of B read once from end to end. False
-/// if that isn't the way.
+/// For a single row or few rows: computes the whole range in one pass over B and returns true. Returns
+/// false, and computes nothing, for more rows.
 template <class T>
 bool multiply_at_once(const MatrixProduct<T>& p, Index row, Index rows, Index column,
                       Index columns) {
   if (rows == 1 && p.b.k_stride == 1 && !p.continues) {
-    machine<T>().multiply_single_row(p.a + row * p.a_stride, p.b, column, column + columns, p.depth,
-                                     p.bias, p.c + row * p.c_stride);
+    target<T>().single_row_macrokernel(p.a + row * p.a_stride, p.b, column, column + columns,
+                                       p.depth, p.bias, p.c + row * p.c_stride);
     return true;
   }
-  return rows <= machine<T>().tile_rows && with_panels(p.b, [&](const auto* panels) {
-           multiply_panels(p.b, part_of(p, row, rows, column, columns, 0, p.depth,
+  return rows <= target<T>().tile_rows && with_panels(p.b, [&](const auto* panels) {
+           run_macrokernel(p.b, part_of(p, row, rows, column, columns, 0, p.depth,
                                         panels + p.b.panel_offset(column, 0)));
          });
 }
@@ -195,9 +195,9 @@ bool multiply_at_once(const MatrixProduct<T>& p, Index row, Index rows, Index co
 /// The rows and columns of the product in these ranges.
 template <class T>
 void multiply_range(const MatrixProduct<T>& p, Index row, Index row_end, Index column,
-                    Index column_end, Finish finish) {
+                    Index column_end, EpilogueFunction epilogue) {
   if (multiply_at_once(p, row, row_end - row, column, column_end - column)) {
-    finish_part(p, row, row_end - row, column, column_end - column, finish);
+    run_epilogue(p, row, row_end - row, column, column_end - column, epilogue);
     return;
   }
   const Index block = row_block(p.b);
@@ -208,7 +208,7 @@ void multiply_range(const MatrixProduct<T>& p, Index row, Index row_end, Index c
     Index k = 0;
     do {
       const Index end = (std::min)(p.depth, k + depth);
-      multiply_block(p, row, part, column, column_end, k, end, finish);
+      multiply_block(p, row, part, column, column_end, k, end, epilogue);
       k = end;
     } while (k < p.depth);
   }
@@ -264,13 +264,14 @@ void for_each_range(const MatrixProduct<T>& p, Workspace& workspace, F&& f) {
   workspace.parallel_for(division.tasks, [&](Index task, Arena&) { division.run(p, task, f); });
 }
 
-/// The product with A brought to int8 row by row, each row with a scale of its own, and sums of int8
-/// products, which are exact:
+/// The product with A quantized to int8 row by row, with a scale for each row, and sums of int8 products,
+/// which are exact:
 ///
 ///   q_mk = round(A(m, k) / s_m), s_m = max_k |A(m, k)| / 127
 ///   C(m, n) = s_m * scale_n * sum_k q_mk B(n, k) + bias_n
 template <class T>
-void multiply_quantized(const MatrixProduct<T>& p, Finish finish, Workspace& workspace) {
+void multiply_quantizing_rows(const MatrixProduct<T>& p, EpilogueFunction epilogue,
+                              Workspace& workspace) {
   Scratch scratch(workspace);
   const Index stride = whole_groups(p.depth);
   auto* quantized = scratch.array<std::int8_t>(p.rows * stride);
@@ -284,40 +285,40 @@ void multiply_quantized(const MatrixProduct<T>& p, Finish finish, Workspace& wor
   for_each_range(p, workspace, [&](Index row, Index row_end, Index column, Index column_end) {
     for (; row < row_end; row += rows_per_packing) {
       const Index rows = (std::min)(rows_per_packing, row_end - row);
-      for (Index n = column; n < column_end; n += finish_columns) {
-        const Index columns = (std::min)(finish_columns, column_end - n);
-        p.b.compressed->multiply_quantized({.rows = rows,
-                                            .columns = columns,
-                                            .depth = p.depth,
-                                            .a = quantized + row * stride,
-                                            .a_stride = stride,
-                                            .a_scales = scales + row,
-                                            .panels = p.b.int8_panels + p.b.panel_offset(n, 0),
-                                            .panel_stride = p.b.panel_stride,
-                                            .b_scales = p.b.scales + n,
-                                            .bias = p.bias == nullptr ? nullptr : p.bias + n,
-                                            .c = p.c + row * p.c_stride + n,
-                                            .c_stride = p.c_stride});
-        finish(row, rows, n, columns);
+      for (Index n = column; n < column_end; n += epilogue_columns) {
+        const Index columns = (std::min)(epilogue_columns, column_end - n);
+        p.b.compressed->macrokernel_int8({.rows = rows,
+                                          .columns = columns,
+                                          .depth = p.depth,
+                                          .a = quantized + row * stride,
+                                          .a_stride = stride,
+                                          .a_scales = scales + row,
+                                          .panels = p.b.int8_panels + p.b.panel_offset(n, 0),
+                                          .panel_stride = p.b.panel_stride,
+                                          .b_scales = p.b.scales + n,
+                                          .bias = p.bias == nullptr ? nullptr : p.bias + n,
+                                          .c = p.c + row * p.c_stride + n,
+                                          .c_stride = p.c_stride});
+        epilogue(row, rows, n, columns);
       }
     }
   });
 }
 
-/// Computes the product. `finish(row, rows, column, columns)` is called once for each part of C as
+/// Computes the product. `epilogue(row, rows, column, columns)` is called once for each part of C as
 /// soon as it is complete and still in the first-level cache; together the parts cover C.
 template <class T>
-void multiply(const MatrixProduct<T>& p, Finish finish, Workspace& workspace) {
+void multiply(const MatrixProduct<T>& p, EpilogueFunction epilogue, Workspace& workspace) {
   if (p.empty()) return;
-  if (p.b.quantizes_rows) return multiply_quantized(p, finish, workspace);
+  if (p.b.quantizes_rows) return multiply_quantizing_rows(p, epilogue, workspace);
   for_each_range(p, workspace, [&](Index row, Index row_end, Index column, Index column_end) {
-    internal::multiply_range(p, row, row_end, column, column_end, finish);
+    internal::multiply_range(p, row, row_end, column, column_end, epilogue);
   });
 }
 
 template <class T>
 void multiply(const MatrixProduct<T>& p, Workspace& workspace) {
-  multiply<T>(p, nothing_to_finish, workspace);
+  multiply<T>(p, no_epilogue, workspace);
 }
 
 /// Several products that don't depend on each other, shared out as one piece of work.
@@ -339,7 +340,7 @@ void multiply_together(const std::array<MatrixProduct<T>, Count>& products, Work
     std::size_t i = 0;
     for (; task >= divisions[i].tasks; ++i) task -= divisions[i].tasks;
     divisions[i].run(products[i], task, [&](Index row, Index row_end, Index column, Index end) {
-      internal::multiply_range<T>(products[i], row, row_end, column, end, nothing_to_finish);
+      internal::multiply_range<T>(products[i], row, row_end, column, end, no_epilogue);
     });
   });
 }

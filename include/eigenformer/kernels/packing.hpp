@@ -4,7 +4,7 @@
 // Panels from a right factor in memory: kernels/panels.hpp says what they look like.
 
 #include "eigenformer/base/tensor.hpp"
-#include "eigenformer/kernels/machine.hpp"
+#include "eigenformer/kernels/target.hpp"
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
@@ -22,13 +22,25 @@ auto right_factor(const Weight& weight) {
   }
 }
 
+/// Panels of a depth of K in bfloat16, or in int8 with a scale for each row; `quantizes_rows`: the left
+/// factor is quantized too.
+template <class T>
+RightFactor<T> compressed_factor(const BFloat16* panels, Index depth) {
+  return RightFactor<T>::from_panels(panels, depth, compressed_target<T>());
+}
+template <class T>
+RightFactor<T> compressed_factor(const std::int8_t* panels, Index depth, const T* scales,
+                                 bool quantizes_rows) {
+  return RightFactor<T>::from_panels(panels, depth, scales, quantizes_rows, compressed_target<T>());
+}
+
 /// Packs k0 <= k < k0 + depth of columns n0 <= n < n0 + columns; 1 <= columns <= panel_width.
 /// `ahead`: see simd/packing.inl.
 template <class T>
 void pack_panel(const RightFactor<T>& b, Index n0, Index columns, Index k0, Index depth, T* panel,
                 const T* ahead = nullptr) {
   if (b.k_stride == 1) {
-    machine<T>().pack_rows(b, n0, columns, k0, depth, ahead, panel);
+    target<T>().pack_rows(b, n0, columns, k0, depth, ahead, panel);
     return;
   }
   for (Index k = 0; k < depth; ++k) {

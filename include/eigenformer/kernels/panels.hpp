@@ -76,7 +76,7 @@ enum class Start { zero, bias, stored };
 
 /// c (rows, columns) = start + a (rows, depth) B^T with B in panels, one after the other at
 /// `panel_stride`. `bias` holds `columns` elements and is read for Start::bias. `ahead` is what
-/// will be read next, as much as one panel; it is brought into the second-level cache meanwhile.
+/// will be read next, as much as one panel; it is prefetched into the second-level cache.
 template <class T, class E = T>
 struct PanelProduct {
   Index rows, columns, depth;
@@ -109,15 +109,15 @@ struct QuantizedProduct {
 
 /// The functions for weights in bfloat16 and int8, of one instruction set; T is float.
 template <class T>
-struct CompressedMachine {
-  // simd/tiles.inl
-  void (*multiply_bfloat16)(const PanelProduct<T, BFloat16>& product);
-  void (*multiply_int8_weights)(const PanelProduct<T, std::int8_t>& product);
+struct CompressedTarget {
+  // simd/microkernel.inl
+  void (*macrokernel_bfloat16)(const PanelProduct<T, BFloat16>& product);
+  void (*macrokernel_int8_weights)(const PanelProduct<T, std::int8_t>& product);
   // simd/quantized.inl
   void (*scale_columns)(const T* scales, const T* bias, T* y, Index n);
   T (*quantize)(const T* x, Index n, std::int8_t* q);
   std::int8_t quantized_zero;  // what `quantize` writes for 0
-  void (*multiply_quantized)(const QuantizedProduct<T>& product);
+  void (*macrokernel_int8)(const QuantizedProduct<T>& product);
 };
 
 /// The right factor of a product, somewhere in memory: element (n, k) at data[n * n_stride + k *
@@ -131,9 +131,9 @@ struct RightFactor {
   Index panel_stride = 0;  // elements; 0: not in panels
   const BFloat16* bfloat16_panels = nullptr;
   const std::int8_t* int8_panels = nullptr;
-  const CompressedMachine<T>* compressed = nullptr;  // what multiplies these two
-  const T* scales = nullptr;                         // of int8
-  bool quantizes_rows = false;                       // with int8: A is brought to int8 too
+  const CompressedTarget<T>* compressed = nullptr;  // what multiplies these two
+  const T* scales = nullptr;                        // of int8
+  bool quantizes_rows = false;                      // with int8: A is quantized too
 
   /// Rows of weights (N, K), as a Linear stores them.
   static RightFactor from_rows(const T* data, Index stride) {
@@ -148,12 +148,12 @@ struct RightFactor {
     return {.data = data, .panel_stride = depth * panel_width<T>};
   }
   static RightFactor from_panels(const BFloat16* panels, Index depth,
-                                 const CompressedMachine<T>& machine) {
+                                 const CompressedTarget<T>& machine) {
     return {
         .panel_stride = depth * panel_width<T>, .bfloat16_panels = panels, .compressed = &machine};
   }
   static RightFactor from_panels(const std::int8_t* panels, Index depth, const T* scales,
-                                 bool quantizes_rows, const CompressedMachine<T>& machine) {
+                                 bool quantizes_rows, const CompressedTarget<T>& machine) {
     return {.panel_stride = whole_groups(depth) * panel_width<T>,
             .int8_panels = panels,
             .compressed = &machine,

@@ -27,9 +27,9 @@ Tensor<T, 2> mean_over_tokens(TensorView<const T, 3> x, TakesPart&& takes_part) 
     for (Index t = 0; t < tokens; ++t) {
       if (!takes_part(b, t)) continue;
       ++count;
-      machine<T>().add(x.data() + (b * tokens + t) * width, sum, sum, width);
+      target<T>().add(x.data() + (b * tokens + t) * width, sum, sum, width);
     }
-    machine<T>().divide(sum, static_cast<T>(std::max<Index>(1, count)), sum, width);
+    target<T>().divide(sum, static_cast<T>(std::max<Index>(1, count)), sum, width);
   }
   return y;
 }
@@ -83,8 +83,8 @@ void normalize_rows(Tensor<T, 2>& x, T eps = T(1e-12)) {
   const Index n = x.dim(1);
   for (Index row = 0; row < x.dim(0); ++row) {
     T* a = x.data() + row * n;
-    const T length = sqrt(kernels::machine<T>().sum_of_squares(a, n));
-    kernels::machine<T>().divide(a, (std::max)(eps, length), a, n);
+    const T length = sqrt(kernels::target<T>().sum_of_squares(a, n));
+    kernels::target<T>().divide(a, (std::max)(eps, length), a, n);
   }
 }
 

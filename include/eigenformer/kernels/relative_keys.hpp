@@ -79,15 +79,15 @@ class RelativeScores {
  private:
   /// One panel of embeddings times `rows` vectors.
   void multiply(const T* vectors, Index rows, T* scores) const {
-    machine<T>().multiply_panels({.rows = rows,
-                                  .columns = panel_width<T>,
-                                  .depth = size_,
-                                  .a = vectors,
-                                  .a_stride = size_,
-                                  .panels = panel_,
-                                  .panel_stride = 0,
-                                  .c = scores,
-                                  .c_stride = stride_});
+    target<T>().macrokernel({.rows = rows,
+                             .columns = panel_width<T>,
+                             .depth = size_,
+                             .a = vectors,
+                             .a_stride = size_,
+                             .panels = panel_,
+                             .panel_stride = 0,
+                             .c = scores,
+                             .c_stride = stride_});
   }
 
   void unpack_keys(const T* panels, T scale, Index n) {

@@ -23,7 +23,7 @@ template <class T>
 void rms_norm(TensorView<const T, 2> x, const T* z, const T* weight, T offset, T eps,
               TensorView<T, 2> y, Workspace& workspace) {
   normalize(x, z, y, workspace, [&](const T* from, T* to) {
-    machine<T>().rms_norm(from, weight, offset, eps, to, x.columns());
+    target<T>().rms_norm(from, weight, offset, eps, to, x.columns());
   });
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Rotary position embeddings (Su et al., "RoFormer", 2021): queries and keys are turned, pair by
+// Rotary position embeddings (Su et al., "RoFormer", 2021): queries and keys are rotated, pair by
 // pair, by an angle in proportion to their position, so that their product depends on the
 // difference of positions alone.
 //
@@ -47,15 +47,15 @@ class RotaryTable {
     });
   }
 
-  /// Turns all heads of x (B T, heads head_size) in place.
+  /// Rotates all heads of x (B T, heads head_size) in place.
   void rotate(TensorView<T, 2> x, Index head_size, Workspace& workspace) const {
     const Index heads = x.columns() / head_size;
     for_each_row_block(x.rows(), x.columns(), workspace, [&](Index begin, Index end) {
       for (Index row = begin; row < end; ++row) {
         const Index at = (same_ ? row % tokens_ : row) * (size_ / 2);
         for (Index head = 0; head < heads; ++head) {
-          machine<T>().rotate(layout_, cosine_ + at, sine_ + at,
-                              x.data() + row * x.columns() + head * head_size, size_);
+          target<T>().rotate(layout_, cosine_ + at, sine_ + at,
+                             x.data() + row * x.columns() + head * head_size, size_);
         }
       }
     });

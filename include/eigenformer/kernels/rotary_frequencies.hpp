@@ -2,7 +2,7 @@
 #pragma once
 
 // The angles of rotary position embeddings (Su et al., "RoFormer", 2021) and how they are stretched
-// for contexts longer than those of training. Pair i of r / 2 turns by
+// for contexts longer than those of training. Pair i of r / 2 is rotated by
 //
 //   angle = position * f_i,   f_i = theta^{-2 i / r}
 //
@@ -10,7 +10,7 @@
 //            positional interpolation", 2023)
 //   dynamic  theta grows with the sequence: theta (factor L / M - factor + 1)^{r / (r - 2)} for a
 //            sequence of L > M = original_max_position_embeddings positions. transformers makes L
-//            the length so far, so that cached keys and new queries turn by different angles; here
+//            the length so far, so that cached keys and new queries are rotated by different angles; here
 //            L is `length`, one for all calls.
 //   llama3   high frequencies stay, low ones are divided, those between are mixed (Llama 3.1)
 //   yarn     mixed likewise over the number of turns in the original context, and cosine and sine
@@ -78,7 +78,7 @@ struct RotaryScaling {
 
 struct RotaryConfig {
   double rope_theta = 10000;
-  double partial_rotary_factor = 1;  // the part of each head, from its front, that is turned
+  double partial_rotary_factor = 1;  // the part of each head, from its front, that is rotated
   RotaryLayout layout = RotaryLayout::halves;
   RotaryScaling rope_scaling = {};
 
@@ -95,7 +95,7 @@ struct RotaryConfig {
 
 namespace kernels {
 
-/// Elements of a head that are turned, r; even.
+/// Elements of a head that are rotated, r; even.
 inline Index rotary_size(const RotaryConfig& config, Index head_size) {
   return static_cast<Index>(config.partial_rotary_factor * static_cast<double>(head_size));
 }
@@ -116,17 +116,17 @@ inline void require_valid_rotary(const RotaryConfig& config, Index head_size) {
   require(config.partial_rotary_factor > 0 && config.partial_rotary_factor <= 1, who,
           ": partial_rotary_factor must be in (0, 1]; got ", config.partial_rotary_factor);
   const Index size = rotary_size(config, head_size);
-  require(size > 0 && size % 2 == 0, who, ": the turned part of a head must be even and > 0; got ",
+  require(size > 0 && size % 2 == 0, who, ": the rotated part of a head must be even and > 0; got ",
           size, " of ", head_size);
   require(std::isfinite(scaling.factor) && scaling.factor >= 1, who,
-          ": rope_scaling.factor must be finite and >= 1; got ", scaling.factor);
+          ": rope_scaling.factor must be >= 1; got ", scaling.factor);
   if (scaling.type == RotaryScalingType::none) return;
   if (scaling.type == RotaryScalingType::linear) return;
   require(scaling.original_max_position_embeddings > 0, who,
           ": rope_scaling.original_max_position_embeddings must be > 0; got ",
           scaling.original_max_position_embeddings);
   require(scaling.type != RotaryScalingType::dynamic || size > 2, who,
-          ": dynamic scaling needs heads of more than 2 turned elements; got ", size);
+          ": dynamic scaling needs heads of more than 2 rotated elements; got ", size);
   require(scaling.length >= 0, who, ": rope_scaling.length must be >= 0; got ", scaling.length);
   require(scaling.low_freq_factor > 0 && scaling.high_freq_factor > scaling.low_freq_factor &&
               std::isfinite(scaling.high_freq_factor),

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "eigenformer/base/workspace.hpp"
-#include "eigenformer/kernels/machine.hpp"
+#include "eigenformer/kernels/target.hpp"
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
@@ -37,6 +37,13 @@ void for_each_row_block(Index rows, Index columns, Workspace& workspace, F&& f) 
   });
 }
 
+/// Calls f(row, arena) for each row, each a task; in parallel if `rows` times `columns` elements are
+/// enough to do.
+template <class F>
+void for_each_row(Index rows, Index columns, Workspace& workspace, F&& f) {
+  workspace.run_tasks(rows, rows * columns, smallest_parallel_elements, f);
+}
+
 /// y = norm(x + z), or norm(x) if z is null, row by row: a row is normalised while it is in the
 /// first-level cache. x, z, y: (rows, C); y may be x or z. `norm(from, to)` takes one row.
 template <class T, class Norm>
@@ -48,7 +55,7 @@ void normalize(TensorView<const T, 2> x, const T* z, TensorView<T, 2> y, Workspa
       const T* from = x.data() + i;
       T* to = y.data() + i;
       if (z != nullptr) {
-        machine<T>().add(from, z + i, to, n);
+        target<T>().add(from, z + i, to, n);
         from = to;
       }
       norm(from, to);

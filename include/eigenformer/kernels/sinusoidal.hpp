@@ -16,10 +16,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <string>
 
 #include "eigenformer/base/enumeration.hpp"
 #include "eigenformer/base/tensor.hpp"
+#include "eigenformer/kernels/rows.hpp"
 
 EIGENFORMER_PRECISE_BEGIN
 namespace eigenformer {
@@ -65,6 +67,20 @@ void add_sinusoid(SinusoidalLayout layout, Index position, const double* frequen
     y[sine] += static_cast<T>(std::sin(angle));
     if (cosine < width) y[cosine] += static_cast<T>(std::cos(angle));
   }
+}
+
+/// Adds the rows for `positions` (rows) to y (rows, C).
+template <class T>
+void add_sinusoids(SinusoidalLayout layout, const std::int32_t* positions, TensorView<T, 2> y,
+                   Workspace& workspace) {
+  const Index width = y.columns();
+  Scratch scratch(workspace);
+  auto* frequencies = scratch.array<double>(sinusoidal_waves(layout, width));
+  sinusoidal_frequencies(layout, width, frequencies);
+  for_each_row_block(y.rows(), width, workspace, [&](Index begin, Index end) {
+    for (Index i = begin; i < end; ++i)
+      add_sinusoid(layout, positions[i], frequencies, y.data() + i * width, width);
+  });
 }
 
 }  // namespace kernels

@@ -26,7 +26,7 @@ void softmax(TensorView<const T, 2> x, TensorView<T, 2> y, Workspace& workspace)
   const Index n = x.columns();
   for_each_row_block(x.rows(), n, workspace, [&](Index begin, Index end) {
     for (Index row = begin; row < end; ++row)
-      machine<T>().softmax(x.data() + row * n, y.data() + row * n, n);
+      target<T>().softmax(x.data() + row * n, y.data() + row * n, n);
   });
 }
 
@@ -66,7 +66,7 @@ Tensor<T, 3> masked_softmax(const Tensor<T, 3>& scores, IntegerSequence lengths,
   for (Index row = 0; row < batch * queries; ++row) {
     const Index length = lengths[lengths.size() == batch * queries ? row : row / queries];
     std::fill(y.data() + row * keys + length, y.data() + (row + 1) * keys, fill);
-    kernels::machine<T>().softmax(y.data() + row * keys, y.data() + row * keys, keys);
+    kernels::target<T>().softmax(y.data() + row * keys, y.data() + row * keys, keys);
   }
   return y;
 }

@@ -146,13 +146,7 @@ class BeamSearch {
   void make_log_probabilities(std::size_t row, TensorView<T, 1> logits, TensorView<double, 1> x,
                               Arena& arena) const {
     Scratch scratch(arena);
-    const double largest =
-        static_cast<double>(largest_logit(logits, "beam_search: prompt ", row / beams_));
-    std::copy(logits.begin(), logits.end(), x.begin());
-    double* weights = scratch.array<double>(x.size());
-    const double log_sum =
-        std::log(kernels::machine<double>().exponentials(x.data(), largest, weights, x.size()));
-    for (double& value : x) value = value - largest - log_sum;
+    kernels::log_probabilities(logits, x, scratch, "beam_search: prompt ", row / beams_);
     if (config_.repetition_penalty != 1)
       apply_repetition_penalty(x, tokens_of(row, scratch), config_.repetition_penalty, arena);
     if (length_ < config_.min_new_tokens) suppress(x, config_.stop_ids);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// What the CMake target eigenformer::compiled holds besides the vector code of kernels/machine.hpp:
+// What the CMake target eigenformer::compiled holds besides the vector code of kernels/target.hpp:
 // the kernels, modules and models listed here, in float and double. Its users define
 // EIGENFORMER_COMPILED and are spared compiling these; whatever isn't listed is compiled as ever.
 // EIGENFORMER_EXTERN is empty in the library itself.
@@ -27,7 +27,8 @@ namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 
 #define EIGENFORMER_KERNELS(T)                                                                     \
-  EIGENFORMER_EXTERN template void multiply<T>(const MatrixProduct<T>&, Finish, Workspace&);       \
+  EIGENFORMER_EXTERN template void multiply<T>(const MatrixProduct<T>&, EpilogueFunction,          \
+                                               Workspace&);                                        \
   EIGENFORMER_EXTERN template void multiply_together<T, 3>(const std::array<MatrixProduct<T>, 3>&, \
                                                            Workspace&);                            \
   EIGENFORMER_EXTERN template void feed_forward<T>(                                                \

@@ -141,10 +141,46 @@ void require_generation_fits(const Model& model, const typename Model::Cache& ca
 
 }  // namespace internal
 
-/// Goes on from a cache of B * num_beams rows, which has room for generation_capacity more tokens:
+namespace internal {
+
+/// Truncates a cache to the lengths that it has now, unless `keep` is called.
+template <class Cache>
+class CacheGuard {
+ public:
+  CacheGuard(Cache& cache, bool active) : cache_(cache), active_(active) {
+    if constexpr (truncates) {
+      if (active_) lengths_.assign(cache.lengths().begin(), cache.lengths().end());
+    }
+  }
+  CacheGuard(const CacheGuard&) = delete;
+  CacheGuard& operator=(const CacheGuard&) = delete;
+  ~CacheGuard() {
+    if constexpr (truncates) {
+      for (std::size_t b = 0; active_ && b < lengths_.size(); ++b)
+        cache_.truncate(static_cast<Index>(b), lengths_[b]);
+    }
+  }
+
+  void keep() { active_ = false; }
+
+ private:
+  static constexpr bool truncates = requires(Cache& cache) {
+    cache.lengths().begin();
+    cache.truncate(Index{0}, Index{0});
+  };
+
+  Cache& cache_;
+  bool active_;
+  std::vector<Index> lengths_;
+};
+
+}  // namespace internal
+
+/// Continues a cache of B * num_beams rows, which has room for generation_capacity more tokens:
 /// that of an encoder-decoder, which remembers its source (for beams: num_beams times in a row), or
 /// one that holds the beginning of the texts. The cache then holds all but each text's last new
-/// token: to go on, let the next prompt begin with it.
+/// token: to go on, let the next prompt begin with it. If it throws, the cache holds what it held before;
+/// with beams, some valid texts.
 template <GenerativeModel Model, TokenCallback OnToken = IgnoreTokens>
 Generated generate(const Model& model, typename Model::Cache& cache, const TokenRows& prompts,
                    const GenerationConfig& config, Workspace& workspace, OnToken&& on_token = {}) {
@@ -158,11 +194,14 @@ Generated generate(const Model& model, typename Model::Cache& cache, const Token
                        workspace);
   };
   const auto reorder = [&](std::span<const Index> rows) { cache.reorder(rows); };
-  return generate_with<Scalar>(step, reorder, model.vocab_size(), prompts, config, workspace,
+  internal::CacheGuard guard(cache, config.num_beams == 1);
+  Generated texts = generate_with<Scalar>(step, reorder, model.vocab_size(), prompts, config, workspace,
                                on_token);
+  guard.keep();
+  return texts;
 }
 
-/// From a cache of its own.
+/// From a new cache.
 template <GenerativeModel Model, TokenCallback OnToken = IgnoreTokens>
 Generated generate(const Model& model, const TokenRows& prompts, const GenerationConfig& config,
                    Workspace& workspace, OnToken&& on_token = {}) {

@@ -13,7 +13,7 @@
 
 #include "eigenformer/base/random.hpp"
 #include "eigenformer/kernels/mask.hpp"
-#include "eigenformer/models/sampling.hpp"
+#include "eigenformer/kernels/sampling.hpp"
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
@@ -177,17 +177,12 @@ struct StepInput {
   }
 };
 
-/// Calls f(row, arena) for each running row; in parallel where there is enough to do.
+/// Calls f(row, arena) for each running row.
 template <class F>
 void for_each_running_row(const StepInput& input, Index vocab_size, Workspace& workspace, F&& f) {
-  const auto run = [&](Index row, Arena& arena) {
+  kernels::for_each_row(input.rows(), vocab_size, workspace, [&](Index row, Arena& arena) {
     if (input.runs(row)) f(row, arena);
-  };
-  if (input.rows() * vocab_size < kernels::smallest_parallel_elements) {
-    for (Index row = 0; row < input.rows(); ++row) run(row, workspace.arena());
-  } else {
-    workspace.parallel_for(input.rows(), run);
-  }
+  });
 }
 
 template <class T>

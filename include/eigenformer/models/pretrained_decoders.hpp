@@ -118,7 +118,7 @@ inline TransformerConfig gpt2_config_from(const ConfigFile& config) {
   c.intermediate_size = config.get<Index>("n_inner", 4 * c.hidden_size);
   c.cross_attention = config.get<bool>("add_cross_attention", false);
   c.activation =
-      activation_named(config, "activation_function",
+      activation_from(config, "activation_function",
                        config.get<std::string>("activation_function", std::string("gelu_new")));
   c.max_position_embeddings = config.get<Index>("n_positions");
   c.layer_norm_eps = norm_eps(config, "layer_norm_epsilon");

@@ -29,36 +29,20 @@ struct PretrainedFiles {
 
 namespace internal {
 
-/// transformers' names (ACT2FN) of the activations that kernels/activation.hpp has.
-inline Activation activation_named(const ConfigFile& config, const std::string& key,
-                                   const std::string& wanted) {
-  struct Name {
-    const char* name;
-    Activation activation;
-  };
-  static constexpr Name names[] = {{"gelu", Activation::gelu},
-                                   {"gelu_python", Activation::gelu},
-                                   {"gelu_new", Activation::gelu_tanh},
-                                   {"gelu_fast", Activation::gelu_tanh},
-                                   {"gelu_accurate", Activation::gelu_tanh},
-                                   {"gelu_pytorch_tanh", Activation::gelu_tanh},
-                                   {"quick_gelu", Activation::quick_gelu},
-                                   {"relu", Activation::relu},
-                                   {"silu", Activation::silu},
-                                   {"swish", Activation::silu},
-                                   {"sigmoid", Activation::sigmoid},
-                                   {"tanh", Activation::tanh},
-                                   {"linear", Activation::identity}};
+inline Activation activation_from(const ConfigFile& config, const std::string& key,
+                                  const std::string& wanted) {
+  if (const auto activation = activation_named(wanted)) return *activation;
   std::string known;
-  for (const auto& [name, activation] : names) {
-    if (wanted == name) return activation;
-    known += (known.empty() ? "" : ", ") + std::string(name);
+  for (const auto& row : activation_names) {
+    for (const std::string_view name : row.names) {
+      if (!name.empty()) known += (known.empty() ? "" : ", ") + std::string(name);
+    }
   }
   config.fail(key, " ", wanted, " is not known; known are ", known);
 }
 
 inline Activation activation_from(const ConfigFile& config, const std::string& key) {
-  return activation_named(config, key, config.get<std::string>(key));
+  return activation_from(config, key, config.get<std::string>(key));
 }
 
 [[noreturn]] inline void fail_model_type(const ConfigFile& config, std::string_view wanted) {

@@ -8,6 +8,7 @@
 //
 //   q: (B, T, query_size)   k: (B, S, key_size)   v: (B, S, E)   y: (B, T, E)
 
+#include "eigenformer/kernels/additive_attention.hpp"
 #include "eigenformer/kernels/softmax.hpp"
 #include "eigenformer/nn/linear.hpp"
 
@@ -64,41 +65,18 @@ struct AdditiveAttention {
                TensorView<Scalar, 3> y,
                const std::optional<TensorView<Scalar, 3>>& attention_weights,
                Workspace& workspace) const {
-    const Index batch = q.dim(0), queries = q.dim(1), keys = k.dim(1);
     require_arguments(q, k, v, lengths, y, attention_weights);
     Scratch scratch(workspace);
-    const auto projected_q = scratch.tensor<Scalar, 2>({batch * queries, config.hidden_size});
-    const auto projected_k = scratch.tensor<Scalar, 2>({batch * keys, config.hidden_size});
-    query.forward(q, projected_q.reshaped(Shape<3>{batch, queries, config.hidden_size}), workspace);
-    key.forward(k, projected_k.reshaped(Shape<3>{batch, keys, config.hidden_size}), workspace);
-
-    auto* score_weight = scratch.array<Scalar>(config.hidden_size);
-    kernels::right_factor(score.weight).copy_row(0, config.hidden_size, score_weight);
-
-    const auto run = [&](Index row, Arena& arena) {
-      const Index b = row / queries;
-      const Index length = lengths ? (*lengths)[lengths->size() == batch ? b : row] : keys;
-      Scratch own(arena);
-      Scalar* p =
-          attention_weights ? attention_weights->data() + row * keys : own.array<Scalar>(keys);
-      for (Index j = 0; j < length; ++j) {
-        p[j] = kernels::machine<Scalar>().additive_score(
-            projected_q.data() + row * config.hidden_size,
-            projected_k.data() + (b * keys + j) * config.hidden_size, score_weight,
-            config.hidden_size);
-      }
-      kernels::machine<Scalar>().softmax(p, p, length);
-      std::fill(p + length, p + keys, Scalar(0));
-      add_values(p, v[b], y.data() + row * v.dim(2));
-    };
-    const Index rows = batch * queries;
-    if (rows * keys * config.hidden_size < kernels::smallest_parallel_elements) {
-      for (Index row = 0; row < rows; ++row) run(row, workspace.arena());
-    } else {
-      workspace.parallel_for(rows, run);
-    }
+    const Index width = config.hidden_size;
+    const auto projected_q = scratch.tensor<Scalar, 2>({q.rows(), width});
+    const auto projected_k = scratch.tensor<Scalar, 2>({k.rows(), width});
+    query.forward(q.folded(), projected_q, workspace);
+    key.forward(k.folded(), projected_k, workspace);
+    auto* score_weight = scratch.array<Scalar>(width);
+    score.map().weight.copy_row(0, width, score_weight);
+    kernels::additive_attention<Scalar>(projected_q, projected_k, score_weight, v, lengths, y,
+                                        attention_weights, workspace);
   }
-
   void forward(TensorView<const Scalar, 3> q, TensorView<const Scalar, 3> k,
                TensorView<const Scalar, 3> v, const std::optional<IntegerSequence>& lengths,
                TensorView<Scalar, 3> y, Workspace& workspace) const {
@@ -130,15 +108,6 @@ struct AdditiveAttention {
             "AdditiveAttention: query_size, key_size and hidden_size must be > 0; got ",
             c.query_size, ", ", c.key_size, " and ", c.hidden_size);
     return c;
-  }
-
-  /// y = sum of p_j v_j; a key of weight 0 takes no part and may hold anything. v: (S, E).
-  static void add_values(const Scalar* p, TensorView<const Scalar, 2> v, Scalar* y) {
-    std::fill_n(y, v.columns(), Scalar(0));
-    for (Index j = 0; j < v.rows(); ++j) {
-      if (p[j] == Scalar(0)) continue;
-      kernels::machine<Scalar>().add_scaled(v.data() + j * v.columns(), p[j], y, v.columns());
-    }
   }
 
   void require_arguments(TensorView<const Scalar, 3> q, TensorView<const Scalar, 3> k,

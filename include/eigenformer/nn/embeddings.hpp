@@ -198,7 +198,7 @@ struct Embeddings {
     if (position) {
       kernels::look_up<Scalar>(position->table(), rows, Scalar(1), true, folded, workspace);
     } else if (rows != nullptr) {
-      add_sinusoids(rows, folded, workspace);
+      kernels::add_sinusoids<Scalar>(config.sinusoidal_layout, rows, folded, workspace);
     }
     if (norm) norm->forward(y, y, workspace);
   }
@@ -254,20 +254,6 @@ struct Embeddings {
             c.max_position_embeddings);
     require_probability("Embeddings: hidden_dropout_prob", c.hidden_dropout_prob);
     return c;
-  }
-
-  void add_sinusoids(const std::int32_t* positions, TensorView<Scalar, 2> y,
-                     Workspace& workspace) const {
-    const SinusoidalLayout layout = config.sinusoidal_layout;
-    const Index width = y.columns();
-    Scratch scratch(workspace);
-    auto* frequencies = scratch.array<double>(kernels::sinusoidal_waves(layout, width));
-    kernels::sinusoidal_frequencies(layout, width, frequencies);
-    kernels::for_each_row_block(y.rows(), width, workspace, [&](Index begin, Index end) {
-      for (Index i = begin; i < end; ++i) {
-        kernels::add_sinusoid(layout, positions[i], frequencies, y.data() + i * width, width);
-      }
-    });
   }
 
   void require_positions(const std::int32_t* rows, Index count) const {

@@ -19,44 +19,27 @@ inline namespace EIGENFORMER_ABI {
 template <class T, int Rank>
 Tensor<T, Rank> activate(Activation activation, const Tensor<T, Rank>& x) {
   Tensor<T, Rank> y(x.shape());
-  kernels::machine<T>().activate(activation, x.data(), y.data(), x.size());
+  Workspace workspace;
+  kernels::activate<T>(activation, x.view().folded(), y.view().folded(), workspace);
   return y;
 }
 
-template <class T, int Rank>
-Tensor<T, Rank> relu(const Tensor<T, Rank>& x) {
-  return activate(Activation::relu, x);
-}
-template <class T, int Rank>
-Tensor<T, Rank> gelu(const Tensor<T, Rank>& x) {
-  return activate(Activation::gelu, x);
-}
-template <class T, int Rank>
-Tensor<T, Rank> gelu_tanh(const Tensor<T, Rank>& x) {
-  return activate(Activation::gelu_tanh, x);
-}
-template <class T, int Rank>
-Tensor<T, Rank> silu(const Tensor<T, Rank>& x) {
-  return activate(Activation::silu, x);
-}
-template <class T, int Rank>
-Tensor<T, Rank> quick_gelu(const Tensor<T, Rank>& x) {
-  return activate(Activation::quick_gelu, x);
-}
-template <class T, int Rank>
-Tensor<T, Rank> sigmoid(const Tensor<T, Rank>& x) {
-  return activate(Activation::sigmoid, x);
-}
-template <class T, int Rank>
-Tensor<T, Rank> tanh(const Tensor<T, Rank>& x) {
-  return activate(Activation::tanh, x);
-}
+/// relu(x), gelu(x), ...: one function for each activation.
+#define EIGENFORMER_ACTIVATION(name, ...)          \
+  template <class T, int Rank>                     \
+  Tensor<T, Rank> name(const Tensor<T, Rank>& x) { \
+    return activate(Activation::name, x);          \
+  }
+#include "eigenformer/kernels/activations.inl"
+#undef EIGENFORMER_ACTIVATION
 
 enum class GELUApproximation { none, tanh };
 
-inline std::string to_string(GELUApproximation approximation) {
-  return approximation == GELUApproximation::none ? "none" : "tanh";
-}
+template <>
+struct Enumeration<GELUApproximation> {
+  static constexpr Enumerator<GELUApproximation> all[] = {{GELUApproximation::none, "none"},
+                                                          {GELUApproximation::tanh, "tanh"}};
+};
 
 struct GELUConfig {
   GELUApproximation approximate = GELUApproximation::none;
@@ -87,10 +70,10 @@ struct GELU {
   }
 
   /// y may be x itself; it must not overlap x otherwise.
-  void forward(RowsView<const Scalar> x, RowsView<Scalar> y, Workspace&) const {
+  void forward(RowsView<const Scalar> x, RowsView<Scalar> y, Workspace& workspace) const {
     require_rows("GELU", x, x.columns(), y, x.columns());
     if (x.data() != y.data()) require_disjoint("GELU", {y}, {x});
-    kernels::machine<Scalar>().activate(activation(), x.data(), y.data(), x.size());
+    kernels::activate<Scalar>(activation(), x.view(), y.view(), workspace);
   }
 
   template <int Rank>

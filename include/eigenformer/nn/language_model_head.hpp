@@ -86,9 +86,9 @@ struct LanguageModelHead {
     require_shape("LanguageModelHead: table", used.shape(),
                   {config.vocab_size, config.hidden_size});
     kernels::linear<Scalar>(x.view(), {kernels::right_factor(used)}, logits.view(), {}, workspace);
-    kernels::finish_logits<Scalar>(logits.view(), static_cast<Scalar>(config.logit_scale),
-                                   config.bias ? bias.data() : nullptr,
-                                   static_cast<Scalar>(config.final_logit_softcapping), workspace);
+    kernels::scale_and_cap_logits<Scalar>(
+        logits.view(), static_cast<Scalar>(config.logit_scale), config.bias ? bias.data() : nullptr,
+        static_cast<Scalar>(config.final_logit_softcapping), workspace);
   }
 
  private:

@@ -65,13 +65,13 @@ struct Linear {
     std::fill(bias.begin(), bias.end(), Scalar(0));
   }
 
-  /// y must not overlap x. `finish` is applied to each element of the result: see
+  /// y must not overlap x. `epilogue` is applied to each element of the result: see
   /// kernels/linear.hpp.
   void forward(RowsView<const Scalar> x, RowsView<Scalar> y, Workspace& workspace,
-               const kernels::LinearFinish<Scalar>& finish = {}) const {
+               const kernels::Epilogue<Scalar>& epilogue = {}) const {
     require_rows("Linear", x, config.in_features, y, config.out_features);
     require_disjoint("Linear", {y}, {x});
-    kernels::linear<Scalar>(x.view(), map(), y.view(), finish, workspace);
+    kernels::linear<Scalar>(x.view(), map(), y.view(), epilogue, workspace);
   }
 
   /// Weight and bias, as kernels take them. Throws if they don't fit the configuration.

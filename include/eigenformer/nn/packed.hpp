@@ -10,8 +10,8 @@
 //   Packed<float>, Packed<double>   panels (kernels/panels.hpp) of the numbers themselves
 //   Packed<bfloat16>                rounded to 8 bits of precision: half the memory
 //   Packed<int8_weights>            int8 with a scale for each row of the weights: a quarter
-//   Packed<int8>                    the same, and activations are brought to int8 as well, row by
-//                                   row, so that products are those of integers
+//   Packed<int8>                    the same, and activations are quantized as well, row by row, so
+//                                   that products are those of integers
 //
 // Activations, biases and norms are float in all of them (double in Packed<double>).
 
@@ -111,15 +111,13 @@ class PackedMatrix {
   void get_row(Index row, Scalar* to) const { factor().copy_row(row, shape_[1], to); }
 
   kernels::RightFactor<Scalar> factor() const {
-    using Factor = kernels::RightFactor<Scalar>;
     if constexpr (is_int8) {
-      return Factor::from_panels(panels_.data(), shape_[1], scales_.data(),
-                                 std::is_same_v<Element, int8>,
-                                 kernels::compressed_machine<Scalar>());
+      return kernels::compressed_factor(panels_.data(), shape_[1], scales_.data(),
+                                        std::is_same_v<Element, int8>);
     } else if constexpr (std::is_same_v<Stored, bfloat16>) {
-      return Factor::from_panels(panels_.data(), shape_[1], kernels::compressed_machine<Scalar>());
+      return kernels::compressed_factor<Scalar>(panels_.data(), shape_[1]);
     } else {
-      return Factor::from_panels(panels_.data(), shape_[1]);
+      return kernels::RightFactor<Scalar>::from_panels(panels_.data(), shape_[1]);
     }
   }
 

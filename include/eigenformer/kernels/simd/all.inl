@@ -10,7 +10,7 @@
 #include "eigenformer/kernels/simd/rows.inl"
 #include "eigenformer/kernels/simd/packing.inl"
 #include "eigenformer/kernels/simd/single_row.inl"
-#include "eigenformer/kernels/simd/tiles.inl"
+#include "eigenformer/kernels/simd/microkernel.inl"
 #include "eigenformer/kernels/simd/quantized.inl"
-#include "eigenformer/kernels/simd/machine.inl"
+#include "eigenformer/kernels/simd/target.inl"
 // clang-format on

@@ -7,7 +7,7 @@ inline namespace EIGENFORMER_ABI {
 namespace kernels {
 namespace EIGENFORMER_TARGET {
 
-/// Asks for a cache line, to be brought into the second-level cache.
+/// Prefetches a cache line into the second-level cache.
 EIGENFORMER_ALWAYS_INLINE void prefetch(const char* line) {
 #if defined(__GNUC__)
   __builtin_prefetch(line, 0, 2);
@@ -16,8 +16,8 @@ EIGENFORMER_ALWAYS_INLINE void prefetch(const char* line) {
 #endif
 }
 
-/// Bytes between what is read and what is asked for, where reading goes straight on.
-inline constexpr Index bytes_ahead = 16384;
+/// Bytes between what is read and what is prefetched, where memory is read in order.
+inline constexpr Index prefetch_distance = 16384;
 
 /// A square of B in registers: columns[i] holds element k + i of `width` rows.
 template <class T>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Rows brought to int8, and their products with weights in int8 panels (kernels/panels.hpp).
+// Rows quantized to int8, and their products with weights in int8 panels (kernels/panels.hpp).
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
@@ -64,7 +64,7 @@ void scale_columns(const T* scales, const T* bias, T* y, Index n) {
   }
 }
 
-/// Brings x to quantized_zero + round(x / scale), which lies within +-127 of it, followed by
+/// Quantizes x: quantized_zero + round(x / scale), within +-127 of it, followed by
 /// quantized_zero up to whole_groups(n), and returns the scale. A row with NaN or infinity gets the
 /// scale NaN.
 template <class T>
@@ -100,7 +100,7 @@ T quantize(const T* x, Index n, std::int8_t* q) {
 
 /// Int32 sums (rows, panel_width) of one panel.
 template <class T, int Rows>
-void multiply_quantized_panel(const std::int8_t* const* a, Index depth, const std::int8_t* panel,
+void integer_microkernel(const std::int8_t* const* a, Index depth, const std::int8_t* panel,
                               std::int32_t (*sums)[panel_width<T>]) {
 #if EIGENFORMER_TARGET_HAS_VNNI || EIGENFORMER_TARGET_HAS_AVX2
   static_assert(panel_width<T> % Integers::width == 0);
@@ -114,7 +114,7 @@ void multiply_quantized_panel(const std::int8_t* const* a, Index depth, const st
     for (int i = 0; i < Rows; ++i) sum[i][v] = zero;
   }
   for (Index k = 0; k < depth; k += 4, panel += 4 * panel_width<T>) {
-    prefetch(reinterpret_cast<const char*>(panel) + bytes_ahead);
+    prefetch(reinterpret_cast<const char*>(panel) + prefetch_distance);
     EIGENFORMER_UNROLL
     for (int v = 0; v < registers; ++v) {
       const auto b = Integers::load(panel + 4 * Integers::width * v);
@@ -150,12 +150,12 @@ void multiply_quantized_panel(const std::int8_t* const* a, Index depth, const st
 }
 
 template <class T, int Rows>
-void multiply_quantized_rows(const QuantizedProduct<T>& p, Index row, Index column) {
+void quantized_microkernel(const QuantizedProduct<T>& p, Index row, Index column) {
   using S = Simd<T>;
   const std::int8_t* a[std::size_t{Rows}];
   for (int i = 0; i < Rows; ++i) a[i] = p.a + (row + i) * p.a_stride;
   std::int32_t sums[std::size_t{Rows}][std::size_t{panel_width<T>}];
-  multiply_quantized_panel<T, Rows>(a, whole_groups(p.depth),
+  integer_microkernel<T, Rows>(a, whole_groups(p.depth),
                                     p.panels + column / panel_width<T> * p.panel_stride, sums);
   const Index columns = part_of_register(p.columns - column, panel_width<T>);
   for (int i = 0; i < Rows; ++i) {
@@ -174,7 +174,7 @@ void multiply_quantized_rows(const QuantizedProduct<T>& p, Index row, Index colu
   }
 }
 
-/// All the rows that the registers hold: sums, a factor and its magnitude, and what lies between.
+/// As many rows as fit into the registers, beside a factor, its magnitude and what the products need.
 inline constexpr int quantized_rows = EIGENFORMER_TARGET_REGISTERS >= 32 ? 12 : 4;
 
 template <class T>
@@ -185,12 +185,12 @@ constexpr auto quantized_rows_functions(std::integer_sequence<int, Rows...>) {
   struct Functions {
     QuantizedRowsFunction<T> of_rows[sizeof...(Rows)];
   };
-  return Functions{{multiply_quantized_rows<T, Rows + 1>...}};
+  return Functions{{quantized_microkernel<T, Rows + 1>...}};
 }
 
 /// The product, one panel after the other, rows shared out evenly.
 template <class T>
-void multiply_quantized(const QuantizedProduct<T>& p) {
+void macrokernel_int8(const QuantizedProduct<T>& p) {
   static constexpr auto functions =
       quantized_rows_functions<T>(std::make_integer_sequence<int, quantized_rows>());
   const Index tiles = (p.rows + quantized_rows - 1) / quantized_rows;

@@ -19,7 +19,7 @@ void add(const T* x, const T* z, T* y, Index n) {
 
 /// y = x * z
 template <class T>
-void multiply(const T* x, const T* z, T* y, Index n) {
+void multiply_elements(const T* x, const T* z, T* y, Index n) {
   transform(x, z, y, n, [](auto a, auto b) { return Simd<T>::multiply(a, b); });
 }
 
@@ -96,7 +96,7 @@ void evaluate(Elementary function, const T* x, T* y, Index n) {
   switch (function) {
     case Elementary::exponential:
       return transform(x, y, n, [](auto a) { return exponential<T>(a); });
-    case Elementary::tangent:
+    case Elementary::hyperbolic_tangent:
       return transform(x, y, n, [](auto a) { return hyperbolic_tangent<T>(a); });
     case Elementary::logistic:
       return transform(x, y, n, [](auto a) { return logistic<T>(a); });
@@ -257,12 +257,12 @@ void rms_norm(const T* x, const T* weight, T offset, T eps, T* y, Index n) {
 
 // ------------------------------------------------------------------ kernels/rotary.hpp
 
-/// Turns one head of `size` elements.
+/// Rotates one head of `size` elements.
 template <class T>
 void rotate(RotaryLayout layout, const T* cosine, const T* sine, T* x, Index size) {
   using S = Simd<T>;
   const Index half = size / 2;
-  const auto turn = [&](Index i, Index count, T* a, T* b) {
+  const auto rotate_pairs = [&](Index i, Index count, T* a, T* b) {
     const auto c = load_partial<T>(cosine + i, count), s = load_partial<T>(sine + i, count);
     const auto left = load_partial<T>(a, count), right = load_partial<T>(b, count);
     const auto minus_right = S::subtract(S::set(T(0)), right);
@@ -272,14 +272,14 @@ void rotate(RotaryLayout layout, const T* cosine, const T* sine, T* x, Index siz
   for (Index i = 0; i < half; i += S::width) {
     const Index count = half - i < S::width ? half - i : S::width;
     if (layout == RotaryLayout::halves) {
-      turn(i, count, x + i, x + half + i);
+      rotate_pairs(i, count, x + i, x + half + i);
     } else {
       T a[S::width], b[S::width];
       for (Index k = 0; k < count; ++k) {
         a[k] = x[2 * (i + k)];
         b[k] = x[2 * (i + k) + 1];
       }
-      turn(i, count, a, b);
+      rotate_pairs(i, count, a, b);
       for (Index k = 0; k < count; ++k) {
         x[2 * (i + k)] = a[k];
         x[2 * (i + k) + 1] = b[k];

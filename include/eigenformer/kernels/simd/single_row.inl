@@ -5,9 +5,8 @@
 //
 // The order of additions is the matrix product's, one chain over k for each output, so a row alone
 // has the bits that it has among others. Squares of B are transposed between registers and never
-// stored; two squares side by side hide the latency of the chains. The next rows are asked for in
-// the order in which they lie in memory, which the processor doesn't guess from 16 rows read side
-// by side: 12.6 instead of 9 GFLOP/s from memory. Tried: four squares, slower with AVX2 (more rows
+// stored; two squares side by side hide the latency of the chains. The next rows are prefetched
+// in the order of memory, which the processor doesn't guess from 16 rows read side by side: 12.6 instead of 9 GFLOP/s from memory. Tried: four squares, slower with AVX2 (more rows
 // at once than the prefetcher follows); packing a panel first, 0.7 of the speed.
 
 namespace eigenformer {
@@ -31,7 +30,7 @@ EIGENFORMER_ALWAYS_INLINE typename Simd<T>::Vector accumulate_square(const T* a,
 
 /// `squares` registers of outputs from n0 on, of which the first `columns` are stored.
 template <class T>
-void multiply_single_row_group(const T* a, const RightFactor<T>& b, Index n0, Index columns,
+void single_row_microkernel(const T* a, const RightFactor<T>& b, Index n0, Index columns,
                                Index depth, const T* bias, T* c) {
   using S = Simd<T>;
   using Vector = typename S::Vector;
@@ -79,12 +78,12 @@ void multiply_single_row_group(const T* a, const RightFactor<T>& b, Index n0, In
 
 /// c[n] for column <= n < column_end; `bias` has N elements or is null.
 template <class T>
-void multiply_single_row(const T* a, const RightFactor<T>& b, Index column, Index column_end,
+void single_row_macrokernel(const T* a, const RightFactor<T>& b, Index column, Index column_end,
                          Index depth, const T* bias, T* c) {
   constexpr Index group = squares * Simd<T>::width;
   for (Index n = column; n < column_end; n += group) {
     const Index rest = column_end - n;
-    multiply_single_row_group(a, b, n, rest < group ? rest : group, depth, bias, c);
+    single_row_microkernel(a, b, n, rest < group ? rest : group, depth, bias, c);
   }
 }
 

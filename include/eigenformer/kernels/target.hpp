@@ -4,7 +4,7 @@
 // What the library does with vector registers, as functions on rows and panels of numbers, and the
 // choice among instruction sets.
 //
-//   machine<float>().add(x, z, y, n);
+//   target<float>().add(x, z, y, n);
 //
 // The files simd/*.inl hold these functions. They are compiled for the instruction set of the
 // translation unit (namespace `native`). On x86-64, with GCC and Clang, if that set lacks AVX2 or
@@ -44,7 +44,7 @@ inline namespace EIGENFORMER_ABI {
 namespace kernels {
 
 /// Functions of elementary.inl for whole rows. normal_bell: e^{-x^2/2}.
-enum class Elementary { exponential, tangent, logistic, normal_cumulative, normal_bell };
+enum class Elementary { exponential, hyperbolic_tangent, logistic, normal_cumulative, normal_bell };
 
 /// Scores of some queries for a tile of keys, and what softmax has come to so far. Rows of scores are
 /// `stride` apart, a multiple of every register's width.
@@ -63,10 +63,10 @@ struct SoftmaxTile {
 
 /// The functions of one instruction set. They are described where they are defined.
 template <class T>
-struct Machine {
+struct Target {
   // simd/rows.inl
   void (*add)(const T* x, const T* z, T* y, Index n);
-  void (*multiply)(const T* x, const T* z, T* y, Index n);
+  void (*multiply_elements)(const T* x, const T* z, T* y, Index n);
   void (*scale)(const T* x, T factor, T* y, Index n);
   void (*divide)(const T* x, T divisor, T* y, Index n);
   void (*add_scaled)(const T* x, T factor, T* y, Index n);
@@ -77,6 +77,7 @@ struct Machine {
   bool (*all_finite)(const T* x, Index n);
   void (*evaluate)(Elementary function, const T* x, T* y, Index n);
   void (*activate)(Activation activation, const T* x, T* y, Index n);
+  void (*activation_derivative)(Activation activation, const T* x, T* y, Index n);
   void (*soft_cap)(T* s, Index n, T cap);
   T (*additive_score)(const T* x, const T* z, const T* w, Index n);
   T (*exponentials)(const T* s, T maximum, T* p, Index n);
@@ -85,12 +86,12 @@ struct Machine {
   void (*layer_norm)(const T* x, const T* weight, const T* bias, T eps, T* y, Index n);
   void (*rms_norm)(const T* x, const T* weight, T offset, T eps, T* y, Index n);
   void (*rotate)(RotaryLayout layout, const T* cosine, const T* sine, T* x, Index size);
-  // simd/packing.inl, simd/single_row.inl, simd/tiles.inl
+  // simd/packing.inl, simd/single_row.inl, simd/microkernel.inl
   void (*pack_rows)(const RightFactor<T>& b, Index n0, Index columns, Index k0, Index depth,
                     const T* ahead, T* panel);
-  void (*multiply_single_row)(const T* a, const RightFactor<T>& b, Index column, Index column_end,
-                              Index depth, const T* bias, T* c);
-  void (*multiply_panels)(const PanelProduct<T>& product);
+  void (*single_row_macrokernel)(const T* a, const RightFactor<T>& b, Index column,
+                                 Index column_end, Index depth, const T* bias, T* c);
+  void (*macrokernel)(const PanelProduct<T>& product);
   Index tile_rows, tile_columns;  // of the largest tile
 };
 
@@ -213,42 +214,42 @@ inline InstructionSet instruction_set() {
 
 /// The functions that suit the processor best.
 template <class T>
-const Machine<T>& machine() {
+const Target<T>& target() {
 #if EIGENFORMER_CHOOSES_AT_RUN_TIME && !defined(EIGENFORMER_COMPILED)
   if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
     switch (instruction_set()) {
       case InstructionSet::avx512:
-        return avx512::machine_of_target<T>;
+        return avx512::target_functions<T>;
       case InstructionSet::avx2:
-        return avx2::machine_of_target<T>;
+        return avx2::target_functions<T>;
       case InstructionSet::native:
         break;
     }
   }
 #endif
-  return native::machine_of_target<T>;
+  return native::target_functions<T>;
 }
 
 /// The same for compressed weights; T is float.
 template <class T>
-const CompressedMachine<T>& compressed_machine() {
+const CompressedTarget<T>& compressed_target() {
 #if EIGENFORMER_CHOOSES_AT_RUN_TIME && !defined(EIGENFORMER_COMPILED)
   switch (instruction_set()) {
     case InstructionSet::avx512:
-      return avx512::compressed_machine_of_target<T>;
+      return avx512::compressed_functions<T>;
     case InstructionSet::avx2:
-      return avx2::compressed_machine_of_target<T>;
+      return avx2::compressed_functions<T>;
     case InstructionSet::native:
       break;
   }
 #endif
-  return native::compressed_machine_of_target<T>;
+  return native::compressed_functions<T>;
 }
 
 #if defined(EIGENFORMER_COMPILED)  // in the library, whatever stands above
-extern template const Machine<float>& machine<float>();
-extern template const Machine<double>& machine<double>();
-extern template const CompressedMachine<float>& compressed_machine<float>();
+extern template const Target<float>& target<float>();
+extern template const Target<double>& target<double>();
+extern template const CompressedTarget<float>& compressed_target<float>();
 #endif
 
 }  // namespace kernels

@@ -78,7 +78,7 @@ std::remove_const_t<T> largest_logit(TensorView<T, 1> logits, const Who&... who)
     require(false, who..., ": logits must be finite or -infinity; got ", *first, " for token ",
             first - logits.begin(), " of ", logits.size());
   }
-  const Scalar largest = kernels::machine<Scalar>().largest(logits.data(), logits.size());
+  const Scalar largest = kernels::target<Scalar>().largest(logits.data(), logits.size());
   require(largest > -infinity, who..., ": all ", logits.size(), " logits are -infinity");
   return largest;
 }
@@ -104,7 +104,7 @@ PossibleTokens possible_tokens(TensorView<T, 1> logits, Scratch& scratch) {
     count += x > -std::numeric_limits<T>::infinity() ? 1 : 0;
   }
   return {ids, weights, count,
-          kernels::machine<double>().exponentials(weights, largest, weights, count)};
+          kernels::target<double>().exponentials(weights, largest, weights, count)};
 }
 
 /// Takes out the tokens for which keep(weight) is false.
@@ -149,7 +149,7 @@ void apply_temperature(TensorView<T, 1> logits, double temperature) {
   if (temperature == 1) return;
   using Limits = std::numeric_limits<T>;
   const T divisor = (std::max)(static_cast<T>(temperature), (Limits::min)());
-  const T largest = kernels::machine<T>().largest(logits.data(), logits.size());
+  const T largest = kernels::target<T>().largest(logits.data(), logits.size());
   const bool overflows = std::isfinite(largest) && std::abs(largest) > divisor * (Limits::max)();
   const T shift = overflows ? largest : T(0);
   for (T& x : logits) x = (x - shift) / divisor;
@@ -242,6 +242,22 @@ std::int32_t draw_token(TensorView<T, 1> logits, double uniform, Arena& arena) {
   // uniform <= 1 - 2^-53, so the product is below the last sum, rounded too.
   return tokens.ids[std::upper_bound(sums, end, uniform * end[-1]) - sums];
 }
+
+namespace kernels {
+
+/// x = log softmax of the logits, in double. `who` begins error texts.
+template <class T, class... Who>
+void log_probabilities(TensorView<T, 1> logits, TensorView<double, 1> x, Scratch& scratch,
+                       const Who&... who) {
+  const double largest = static_cast<double>(eigenformer::internal::largest_logit(logits, who...));
+  std::copy(logits.begin(), logits.end(), x.begin());
+  double* weights = scratch.array<double>(x.size());
+  const double log_sum =
+      std::log(target<double>().exponentials(x.data(), largest, weights, x.size()));
+  for (double& value : x) value = value - largest - log_sum;
+}
+
+}  // namespace kernels
 
 /// All of the above. `tokens`: the row's tokens so far, prompt included. Overwrites the logits with
 /// those that the choice was made from.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// The tile of the matrix product: as many rows by as many panels as the registers hold, each
-// element accumulated over k in one chain, c = fma(a(m, k), b(n, k), c).
+// The micro-kernel of the matrix product, a tile of as many rows by as many panels as the registers hold,
+// each element accumulated over k in one chain, c = fma(a(m, k), b(n, k), c).
 //
 // Three quarters of the registers are accumulators: with 16 registers 6 rows by two registers of
 // columns, with 32 registers 12 rows by two. Fewer rows take more columns side by side, since one
@@ -9,7 +9,7 @@
 // force: GCC 12 keeps the accumulators in memory otherwise.
 //
 // Weights often come from memory, and processors fetch only one page ahead by themselves. So each
-// step also asks for a line of what will be read next: T = 8 with AVX2 and weights from memory 37
+// step also prefetches a line of what will be read next: T = 8 with AVX2 and weights from memory 37
 // GFLOP/s without, 72 with it (T = 64: 79 and 101).
 
 namespace eigenformer {
@@ -87,8 +87,8 @@ struct PanelReader<T, std::int8_t> {
   }
 };
 
-/// Memory to be asked for: `step` bytes further with each read.
-struct Ahead {
+/// Memory to prefetch: a line, `step` bytes further with each read.
+struct Prefetch {
   const char* from;
   Index step;
 };
@@ -127,7 +127,7 @@ class LeftRows {
 
 /// One tile: Rows rows of A by Panels whole panels. `bias` and `c` belong to its first element.
 template <class T, class E, int Rows, int Panels>
-void multiply_tile(const PanelProduct<T, E>& p, Index row, const E* panel, Ahead ahead,
+void microkernel(const PanelProduct<T, E>& p, Index row, const E* panel, Prefetch next,
                    const T* bias, T* c, Index c_stride) {
   using S = Simd<T>;
   using Reader = PanelReader<T, E>;
@@ -172,12 +172,12 @@ void multiply_tile(const PanelProduct<T, E>& p, Index row, const E* panel, Ahead
     for (int q = 0; q < Panels; ++q) {
       EIGENFORMER_UNROLL
       for (Index line = 0; line < Reader::bytes; line += 64)
-        prefetch(ahead.from + q * stride_in_bytes + line);
+        prefetch(next.from + q * stride_in_bytes + line);
     }
     ((Step < count ? add_step(std::integral_constant<int, Step>()) : void()), ...);
     a.advance(Reader::steps);
     panel += Reader::steps * panel_width<T>;
-    ahead.from += ahead.step;
+    next.from += next.step;
   };
   constexpr auto steps = std::make_integer_sequence<int, Reader::steps>();
   Index k = 0;
@@ -194,7 +194,7 @@ void multiply_tile(const PanelProduct<T, E>& p, Index row, const E* panel, Ahead
 /// The same for one panel of which only the first `columns` columns exist: through memory of the
 /// tile's size.
 template <class T, class E, int Rows>
-void multiply_part_of_tile(const PanelProduct<T, E>& p, Index row, const E* panel, Ahead ahead,
+void edge_microkernel(const PanelProduct<T, E>& p, Index row, const E* panel, Prefetch next,
                            const T* bias, T* c, Index columns) {
   constexpr Index width = panel_width<T>;
   T starts[static_cast<std::size_t>(width)] = {};
@@ -203,80 +203,80 @@ void multiply_part_of_tile(const PanelProduct<T, E>& p, Index row, const E* pane
   if (p.start == Start::stored) {
     for (int i = 0; i < Rows; ++i) std::copy_n(c + i * p.c_stride, columns, results + i * width);
   }
-  multiply_tile<T, E, Rows, 1>(p, row, panel, ahead, starts, results, width);
+  microkernel<T, E, Rows, 1>(p, row, panel, next, starts, results, width);
   for (int i = 0; i < Rows; ++i) std::copy_n(results + i * width, columns, c + i * p.c_stride);
 }
 
 /// Rows `row` ... `row + Rows - 1` of `columns` columns, which fill Panels panels; one panel may be
-/// filled in part. `asked` is what is asked for, or null for what each panel goes on with: its own
-/// numbers `bytes_ahead` further on, then those of the panel that takes its place in the next tile.
+/// filled in part. `common` says what to prefetch; if it is null, each panel prefetches what it reads next:
+/// its numbers `prefetch_distance` further on, then those of the panel of the next tile.
 template <class T, class E, int Rows, int Panels>
-void multiply_group(const PanelProduct<T, E>& p, Index row, Index column, Index columns,
-                    const Ahead* asked) {
+void microkernel_with_prefetch(const PanelProduct<T, E>& p, Index row, Index column, Index columns,
+                    const Prefetch* common) {
   using Reader = PanelReader<T, E>;
   const E* panel = p.panels + column / panel_width<T> * p.panel_stride;
   const T* bias = p.bias + (p.start == Start::bias ? column : 0);
   T* c = p.c + row * p.c_stride + column;
-  const auto multiply = [&](const PanelProduct<T, E>& steps, const E* from, Ahead ahead) {
+  const auto multiply = [&](const PanelProduct<T, E>& steps, const E* from, Prefetch next) {
     if (Panels == 1 && columns < panel_width<T>) {
-      multiply_part_of_tile<T, E, Rows>(steps, row, from, ahead, bias, c, columns);
+      edge_microkernel<T, E, Rows>(steps, row, from, next, bias, c, columns);
     } else {
-      multiply_tile<T, E, Rows, Panels>(steps, row, from, ahead, bias, c, p.c_stride);
+      microkernel<T, E, Rows, Panels>(steps, row, from, next, bias, c, p.c_stride);
     }
   };
-  if (asked != nullptr) return multiply(p, panel, *asked);
+  if (common != nullptr) return multiply(p, panel, *common);
 
-  constexpr Index steps_ahead = bytes_ahead / Reader::bytes * Reader::steps;
-  const auto ahead_from = [](const E* from) {
-    return Ahead{reinterpret_cast<const char*>(from), Reader::bytes};
+  constexpr Index steps_ahead = prefetch_distance / Reader::bytes * Reader::steps;
+  const auto prefetch_from = [](const E* from) {
+    return Prefetch{reinterpret_cast<const char*>(from), Reader::bytes};
   };
-  const Index turn =
+  const Index near_end =
       p.depth > steps_ahead ? (p.depth - steps_ahead) / Reader::steps * Reader::steps : 0;
   PanelProduct<T, E> part = p;
-  if (turn > 0) {
-    part.depth = turn;
-    multiply(part, panel, ahead_from(panel + steps_ahead * panel_width<T>));
+  if (near_end > 0) {
+    part.depth = near_end;
+    multiply(part, panel, prefetch_from(panel + steps_ahead * panel_width<T>));
     part.start = Start::stored;
   }
-  part.a += turn;
-  part.depth = p.depth - turn;
-  multiply(part, panel + turn * panel_width<T>, ahead_from(panel + Panels * p.panel_stride));
+  part.a += near_end;
+  part.depth = p.depth - near_end;
+  multiply(part, panel + near_end * panel_width<T>, prefetch_from(panel + Panels * p.panel_stride));
 }
 
 /// Rows `row` ... `row + Rows - 1` of the product, several panels.
 template <class T, class E, int Rows>
-void multiply_tiles(const PanelProduct<T, E>& p, Index row, Index column, Index column_end,
-                    const Ahead* asked) {
+void microkernels_of_rows(const PanelProduct<T, E>& p, Index row, Index column, Index column_end,
+                    const Prefetch* common) {
   constexpr int panels = tile_panels<T>(Rows);
   constexpr Index group = panels * panel_width<T>;
   while (column < column_end) {
     const Index rest = column_end - column;
     if (panels > 1 && rest >= group) {
-      multiply_group<T, E, Rows, panels>(p, row, column, group, asked);
+      microkernel_with_prefetch<T, E, Rows, panels>(p, row, column, group, common);
       column += group;
     } else {
       const Index columns = rest < panel_width<T> ? rest : panel_width<T>;
-      multiply_group<T, E, Rows, 1>(p, row, column, columns, asked);
+      microkernel_with_prefetch<T, E, Rows, 1>(p, row, column, columns, common);
       column += columns;
     }
   }
 }
 
 template <class T, class E>
-using TilesFunction = void (*)(const PanelProduct<T, E>&, Index, Index, Index, const Ahead*);
+using TilesFunction = void (*)(const PanelProduct<T, E>&, Index, Index, Index, const Prefetch*);
 
 template <class T, class E, int... Rows>
 constexpr auto tiles_functions(std::integer_sequence<int, Rows...>) {
   struct Functions {
     TilesFunction<T, E> of_rows[sizeof...(Rows)];
   };
-  return Functions{{multiply_tiles<T, E, Rows + 1>...}};
+  return Functions{{microkernels_of_rows<T, E, Rows + 1>...}};
 }
 
 /// The product. More rows than a tile's are shared out evenly among tiles, 8 as 4 + 4, and use the
 /// same few panels one after the other.
 template <class T, class E>
-void multiply_panels(const PanelProduct<T, E>& p) {
+void macrokernel(const PanelProduct<T, E>& p) {
   static constexpr auto functions =
       tiles_functions<T, E>(std::make_integer_sequence<int, tile_rows<T>>());
   if (p.rows <= tile_rows<T>) {
@@ -296,7 +296,7 @@ void multiply_panels(const PanelProduct<T, E>& p) {
     Index row = 0;
     for (Index tile = 0; tile < tiles; ++tile) {
       const Index end = p.rows * (tile + 1) / tiles;
-      const Ahead part{ahead, share};
+      const Prefetch part{ahead, share};
       functions.of_rows[end - row - 1](p, row, column, next < p.columns ? next : p.columns, &part);
       ahead += share * ((p.depth + Reader::steps - 1) / Reader::steps);
       row = end;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// The table of one instruction set: see kernels/machine.hpp.
+// The table of one instruction set: see kernels/target.hpp.
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
@@ -8,9 +8,9 @@ namespace kernels {
 namespace EIGENFORMER_TARGET {
 
 template <class T>
-inline constexpr Machine<T> machine_of_target{
+inline constexpr Target<T> target_functions{
     .add = add<T>,
-    .multiply = multiply<T>,
+    .multiply_elements = multiply_elements<T>,
     .scale = scale<T>,
     .divide = divide<T>,
     .add_scaled = add_scaled<T>,
@@ -21,6 +21,7 @@ inline constexpr Machine<T> machine_of_target{
     .all_finite = all_finite<T>,
     .evaluate = evaluate<T>,
     .activate = activate<T>,
+    .activation_derivative = activation_derivative<T>,
     .soft_cap = soft_cap<T>,
     .additive_score = additive_score<T>,
     .exponentials = exponentials<T>,
@@ -30,20 +31,20 @@ inline constexpr Machine<T> machine_of_target{
     .rms_norm = rms_norm<T>,
     .rotate = rotate<T>,
     .pack_rows = pack_rows<T>,
-    .multiply_single_row = multiply_single_row<T>,
-    .multiply_panels = multiply_panels<T, T>,
+    .single_row_macrokernel = single_row_macrokernel<T>,
+    .macrokernel = macrokernel<T, T>,
     .tile_rows = tile_rows<T>,
     .tile_columns = panels_at_once<T>* panel_width<T>,
 };
 
 template <class T>
-inline constexpr CompressedMachine<T> compressed_machine_of_target{
-    .multiply_bfloat16 = multiply_panels<T, BFloat16>,
-    .multiply_int8_weights = multiply_panels<T, std::int8_t>,
+inline constexpr CompressedTarget<T> compressed_functions{
+    .macrokernel_bfloat16 = macrokernel<T, BFloat16>,
+    .macrokernel_int8_weights = macrokernel<T, std::int8_t>,
     .scale_columns = scale_columns<T>,
     .quantize = quantize<T>,
     .quantized_zero = quantized_zero,
-    .multiply_quantized = multiply_quantized<T>,
+    .macrokernel_int8 = macrokernel_int8<T>,
 };
 
 }  // namespace EIGENFORMER_TARGET
