@@ -44,7 +44,9 @@ int with_failing_allocations(Prepare&& prepare, Run&& run, Check&& check) {
       return point;
     }
     check(threw);
-    if (threw) EXPECT_LE(reference::live_allocations(), live + 40) << "at " << point;
+    if (threw) {
+      EXPECT_LE(reference::live_allocations(), live + 40) << "at " << point;
+    }
     if (::testing::Test::HasFailure()) {
       ADD_FAILURE() << "at allocation " << point;
       return point;
@@ -103,10 +105,9 @@ TEST(FailingAllocations, LoadAndSave) {
   const auto old = random_module<ef::TransformerEncoder<float>>(small(), 4);
   ef::save(stored, path);
   auto model = old;
-  EXPECT_GT(with_failing_allocations([&] { model = old; }, [&] { ef::load(model, path); },
-                                     [&](bool threw) {
-                                       EXPECT_TRUE(parameters_equal(model, threw ? old : stored));
-                                     }),
+  EXPECT_GT(with_failing_allocations(
+                [&] { model = old; }, [&] { ef::load(model, path); },
+                [&](bool threw) { EXPECT_TRUE(parameters_equal(model, threw ? old : stored)); }),
             100);
   EXPECT_TRUE(parameters_equal(model, stored));
 
@@ -118,7 +119,9 @@ TEST(FailingAllocations, LoadAndSave) {
   ef::save(old, folder / "other");
   EXPECT_GT(with_failing_allocations([&] { ef::save(stored, path); }, [&] { ef::save(old, path); },
                                      [&](bool threw) {
-                                       if (threw) EXPECT_EQ(bytes(), before);
+                                       if (threw) {
+                                         EXPECT_EQ(bytes(), before);
+                                       }
                                      }),
             100);
   EXPECT_NE(bytes(), before);
@@ -156,7 +159,9 @@ TEST(FailingAllocations, DecodersWithACache) {
             5);
   EXPECT_EQ(cache.length(0), 8);
   const std::vector<Index> rows = {1, 0, 1};
-  EXPECT_GT(with_failing_allocations(prepare, [&] { cache.reorder(rows); }, expect_old), 5);
+  EXPECT_GT(with_failing_allocations(
+                prepare, [&] { cache.reorder(rows); }, expect_old),
+            5);
   EXPECT_EQ(cache.batch(), 3);
   EXPECT_GT(with_failing_allocations(
                 prepare,
