@@ -56,7 +56,7 @@ struct RMSNormCase : RowsCase<T, ef::RMSNorm<T>, 53> {
 
 template <class T>
 struct GELUCase : RowsCase<T, ef::GELU<T>, 53> {
-  static Traits traits() { return {.overlap = Overlap::in_place, .splits_work = false}; }
+  static Traits traits() { return {.overlap = Overlap::in_place}; }
   static ef::GELU<T> make() { return ef::GELU<T>(); }
   static Parameters parameters() { return {}; }
   static std::vector<Wrong> wrong_inputs() { return {}; }  // any width will do

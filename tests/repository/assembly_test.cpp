@@ -97,7 +97,8 @@ std::vector<Function> read_functions(std::istream& text) {
 // ------------------------------------------------------------------ loops
 
 bool is_quantized(const Function& function) {
-  return function.name.find("quantized_microkernel") != std::string::npos;
+  return function.name.find("quantized_microkernel<") != std::string::npos ||
+         function.name.find("integer_microkernel") != std::string::npos;
 }
 
 /// A multiply-add or, where there are none, a multiplication of vectors.
