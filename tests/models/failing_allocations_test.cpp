@@ -142,36 +142,41 @@ TEST(FailingAllocations, DecodersWithACache) {
   decoder(prompt, start);
   auto cache = start;
   const Logits expected = decoder(next, cache);
-  const auto expect_old = [&](bool threw) {
-    if (!threw) return;
-    ASSERT_EQ(cache.length(0), 5);
-    ASSERT_EQ(cache.length(1), 5);
-    auto copy = cache;
-    EXPECT_EQ(decoder(next, copy), expected);
-  };
   const auto prepare = [&] { cache = start; };
-  EXPECT_GT(with_failing_allocations(
-                prepare,
-                [&] {
-                  ef::Workspace workspace;
-                  Logits logits({2, 3, 13});
-                  decoder.forward(next, cache, {}, logits, workspace);
-                },
-                expect_old),
+  // A call that threw left the cache as it was, any other has done its work.
+  const auto failures_of = [&](const auto& run) {
+    prepare();
+    run();
+    const Index batch = cache.batch(), length = cache.length(0);
+    const int failures = with_failing_allocations(prepare, run, [&](bool threw) {
+      if (!threw) {
+        EXPECT_EQ(cache.batch(), batch);
+        EXPECT_EQ(cache.length(0), length);
+        return;
+      }
+      ASSERT_EQ(cache.length(0), 5);
+      ASSERT_EQ(cache.length(1), 5);
+      auto copy = cache;
+      EXPECT_EQ(decoder(next, copy), expected);
+    });
+    EXPECT_EQ(cache.batch(), batch);
+    EXPECT_EQ(cache.length(0), length);
+    return failures;
+  };
+  EXPECT_GT(failures_of([&] {
+              ef::Workspace workspace;
+              Logits logits({2, 3, 13});
+              decoder.forward(next, cache, {}, logits, workspace);
+            }),
             5);
   EXPECT_EQ(cache.length(0), 8);
   const std::vector<Index> rows = {1, 0, 1};
-  EXPECT_GT(with_failing_allocations(
-                prepare, [&] { cache.reorder(rows); }, expect_old),
-            5);
+  EXPECT_GT(failures_of([&] { cache.reorder(rows); }), 5);
   EXPECT_EQ(cache.batch(), 3);
-  EXPECT_GT(with_failing_allocations(
-                prepare,
-                [&] {
-                  ef::Workspace workspace;
-                  ef::generate(decoder, cache, {{1, 2}, {3}}, {.max_new_tokens = 4}, workspace);
-                },
-                expect_old),
+  EXPECT_GT(failures_of([&] {
+              ef::Workspace workspace;
+              ef::generate(decoder, cache, {{1, 2}, {3}}, {.max_new_tokens = 4}, workspace);
+            }),
             20);
 }
 
@@ -191,8 +196,11 @@ TEST(FailingAllocations, TheSourceOfATransformer) {
                                        model.start(other, {}, cache, workspace);
                                      },
                                      [&](bool threw) {
-                                       if (!threw) return;
                                        ASSERT_TRUE(cache.has_memory());
+                                       if (!threw) {
+                                         EXPECT_EQ(cache.length(0), 0);
+                                         return;
+                                       }
                                        ASSERT_EQ(cache.length(0), 2);
                                        auto copy = cache;
                                        Logits found(logits.shape());

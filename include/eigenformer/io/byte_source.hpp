@@ -2,7 +2,7 @@
 #pragma once
 
 // Random access to the bytes of a file, or of memory that the program already has (an embedded
-// checkpoint). Only what is asked for is read.
+// checkpoint). Only the bytes that are requested are read.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// A config.json: one JSON object whose values are asked for by key and type. Every error is a
+// A config.json: one JSON object whose values are read by key and type. Every error is a
 // std::runtime_error with file and key.
 //
 //   ef::ConfigFile config("bert-base-uncased/config.json");

@@ -2,7 +2,7 @@
 #pragma once
 
 // Types of stored elements, by the names of safetensors, and their conversion to the element type
-// that a program asks for:
+// that a program uses:
 //
 //   F16 BF16 F32 F64                   to float, double
 //   I8 I16 I32 I64 U8 U16 U32 U64      to any integer type that holds the value

@@ -25,7 +25,8 @@ inline namespace EIGENFORMER_ABI {
 inline constexpr std::size_t json_depth_limit = 64;
 inline constexpr std::uint64_t json_size_limit = 100'000'000;  // bytes
 
-/// A JSON value. What is asked for must be what it is: the caller has looked.
+/// A JSON value. as_boolean() and its like need a value of that type, find() an object: the caller
+/// checks first, with is_boolean() and its like.
 class Json {
  public:
   using Array = std::vector<Json>;

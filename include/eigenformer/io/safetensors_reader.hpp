@@ -10,7 +10,7 @@
 //
 // Everything is checked on opening, before anything of a declared size is allocated: the offsets of
 // the tensors must cover the data without overlap or gap and agree with their shapes. Elements are
-// read when asked for, straight into their destination.
+// read on demand, straight into their destination.
 //
 //   ef::SafetensorsReader file("model.safetensors");
 //   ef::Tensor<float, 2> x = file.read<float, 2>("encoder.weight");

@@ -31,8 +31,8 @@ namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 namespace kernels {
 
-/// Computes y, and the attention weights if they are asked for. Scratch memory doesn't depend on T
-/// or S. The mask must have been checked.
+/// Computes y, and the attention weights unless their pointer is null. Scratch memory doesn't depend
+/// on T or S. The mask must have been checked.
 template <class T>
 void attend(const Attention<T>& a, const KeyValuePanels<const T>& panels, const Mask<T>& mask,
             Workspace& workspace) {

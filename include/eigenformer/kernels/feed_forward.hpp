@@ -73,7 +73,7 @@ void feed_forward_rows(TensorView<const T, 2> x, const FeedForwardMaps<T>& maps,
                        .bias = maps.second.bias,
                        .c = y.data() + begin * C,
                        .c_stride = C,
-                       .continues = f > 0,
+                       .accumulates = f > 0,
                        .ends = f + chunk == F},
                       0, rows, 0, C, no_epilogue);
     f += chunk;

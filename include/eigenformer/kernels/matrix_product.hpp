@@ -54,8 +54,8 @@ struct MatrixProduct {
   const T* bias = nullptr;  // N elements, or null
   T* c;
   Index c_stride;
-  bool continues = false;  // from partial sums in C
-  bool ends = true;        // with results in C, not partial sums
+  bool accumulates = false;  // onto partial sums in C
+  bool ends = true;          // with results in C, not partial sums
 
   bool empty() const { return rows == 0 || columns == 0; }
   /// Multiply-adds.
@@ -64,7 +64,7 @@ struct MatrixProduct {
   /// What the accumulators start from at step k. Sums of int8 are scaled first, then the bias is
   /// added.
   Start start(Index k) const {
-    if (k > 0 || continues) return Start::stored;
+    if (k > 0 || accumulates) return Start::stored;
     return bias != nullptr && b.scales == nullptr ? Start::bias : Start::zero;
   }
 };
@@ -150,8 +150,8 @@ void multiply_block(const MatrixProduct<T>& p, Index row, Index rows, Index colu
       const Index depth = (std::min)(depth_block<T>, end - k);
       const bool in_panels = with_panels(p.b, [&](const auto* panels) {
         auto part = part_of(p, row, rows, n, columns, k, depth, panels + p.b.panel_offset(n, k));
-        part.ahead = panels + (k + depth < end ? p.b.panel_offset(n, k + depth)
-                                               : p.b.panel_offset(n + step, begin));
+        part.prefetched = panels + (k + depth < end ? p.b.panel_offset(n, k + depth)
+                                                    : p.b.panel_offset(n + step, begin));
         run_macrokernel(p.b, part);
       });
       if (!in_panels) {
@@ -181,7 +181,7 @@ void multiply_block(const MatrixProduct<T>& p, Index row, Index rows, Index colu
 template <class T>
 bool multiply_at_once(const MatrixProduct<T>& p, Index row, Index rows, Index column,
                       Index columns) {
-  if (rows == 1 && p.b.k_stride == 1 && !p.continues) {
+  if (rows == 1 && p.b.k_stride == 1 && !p.accumulates) {
     target<T>().single_row_macrokernel(p.a + row * p.a_stride, p.b, column, column + columns,
                                        p.depth, p.bias, p.c + row * p.c_stride);
     return true;

@@ -35,12 +35,12 @@ RightFactor<T> compressed_factor(const std::int8_t* panels, Index depth, const T
 }
 
 /// Packs k0 <= k < k0 + depth of columns n0 <= n < n0 + columns; 1 <= columns <= panel_width.
-/// `ahead`: see simd/packing.inl.
+/// `prefetched`: see simd/packing.inl.
 template <class T>
 void pack_panel(const RightFactor<T>& b, Index n0, Index columns, Index k0, Index depth, T* panel,
-                const T* ahead = nullptr) {
+                const T* prefetched = nullptr) {
   if (b.k_stride == 1) {
-    target<T>().pack_rows(b, n0, columns, k0, depth, ahead, panel);
+    target<T>().pack_rows(b, n0, columns, k0, depth, prefetched, panel);
     return;
   }
   for (Index k = 0; k < depth; ++k) {

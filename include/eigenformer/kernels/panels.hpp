@@ -75,8 +75,8 @@ constexpr Index place_in_panel(Index j, Index k) {
 enum class Start { zero, bias, stored };
 
 /// c (rows, columns) = start + a (rows, depth) B^T with B in panels, one after the other at
-/// `panel_stride`. `bias` holds `columns` elements and is read for Start::bias. `ahead` is what
-/// will be read next, as much as one panel; it is prefetched into the second-level cache.
+/// `panel_stride`. `bias` holds `columns` elements and is read for Start::bias. `prefetched` goes
+/// to the second-level cache meanwhile: what will be read next, as much as one panel.
 template <class T, class E = T>
 struct PanelProduct {
   Index rows, columns, depth;
@@ -88,7 +88,7 @@ struct PanelProduct {
   Index c_stride;
   Start start = Start::zero;
   const T* bias = nullptr;
-  const E* ahead = nullptr;  // null: what follows in memory
+  const E* prefetched = nullptr;  // null: what follows in memory
 };
 
 /// c (rows, columns) = (a B^T) * a_scale * b_scale + bias with a (rows, depth) and B in int8, summed
@@ -148,15 +148,16 @@ struct RightFactor {
     return {.data = data, .panel_stride = depth * panel_width<T>};
   }
   static RightFactor from_panels(const BFloat16* panels, Index depth,
-                                 const CompressedTarget<T>& machine) {
-    return {
-        .panel_stride = depth * panel_width<T>, .bfloat16_panels = panels, .compressed = &machine};
+                                 const CompressedTarget<T>& compressed) {
+    return {.panel_stride = depth * panel_width<T>,
+            .bfloat16_panels = panels,
+            .compressed = &compressed};
   }
   static RightFactor from_panels(const std::int8_t* panels, Index depth, const T* scales,
-                                 bool quantizes_rows, const CompressedTarget<T>& machine) {
+                                 bool quantizes_rows, const CompressedTarget<T>& compressed) {
     return {.panel_stride = whole_groups(depth) * panel_width<T>,
             .int8_panels = panels,
-            .compressed = &machine,
+            .compressed = &compressed,
             .scales = scales,
             .quantizes_rows = quantizes_rows};
   }

@@ -9,7 +9,7 @@
 // The files simd/*.inl hold these functions. They are compiled for the instruction set of the
 // translation unit (namespace `native`). On x86-64, with GCC and Clang, if that set lacks AVX2 or
 // FMA, they are compiled twice more, for AVX2 and for AVX-512 (namespaces `avx2`, `avx512`), and
-// `machine` takes the set that suits the processor: a program built without any -m flag is fast
+// `target` takes the set that suits the processor: a program built without any -m flag is fast
 // where it can be, and runs everywhere. The choice is the same for the whole run, so are the bits.
 // EIGENFORMER_NO_RUNTIME_CHOICE turns it off.
 //
@@ -88,7 +88,7 @@ struct Target {
   void (*rotate)(RotaryLayout layout, const T* cosine, const T* sine, T* x, Index size);
   // simd/packing.inl, simd/single_row.inl, simd/microkernel.inl
   void (*pack_rows)(const RightFactor<T>& b, Index n0, Index columns, Index k0, Index depth,
-                    const T* ahead, T* panel);
+                    const T* prefetched, T* panel);
   void (*single_row_macrokernel)(const T* a, const RightFactor<T>& b, Index column,
                                  Index column_end, Index depth, const T* bias, T* c);
   void (*macrokernel)(const PanelProduct<T>& product);

@@ -9,10 +9,10 @@
 //                             [](Index row, std::int32_t id) { ... });
 //   texts.ids[0]    // the new tokens of the first prompt, the stop id included
 //
-// Prompts may differ in length. Greedy (the default), drawn (do_sample) or by beam search
+// Prompts may differ in length. Greedy (the default), sampled (do_sample) or by beam search
 // (num_beams > 1).
 //
-// A drawn text is a function of its prompt, the configuration and its row's key alone: neither
+// A sampled text is a function of its prompt, the configuration and its row's key alone: neither
 // threads, nor the other prompts, nor what was generated before make a difference. By default row
 // b's key is key.fold_in(b); whoever puts one prompt into different batches gives `row_keys`.
 
@@ -27,7 +27,7 @@
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 
-/// Greedy or drawn texts from a step; see GenerationStep. A row that has ended is fed pad_id with
+/// Greedy or sampled texts from a step; see GenerationStep. A row that has ended is fed pad_id with
 /// count 0.
 template <class T = float, class Step, TokenCallback OnToken = IgnoreTokens>
 requires GenerationStep<Step, T> Generated generate_tokens(Step&& step, Index vocab_size,

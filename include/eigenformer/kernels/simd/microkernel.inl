@@ -291,14 +291,14 @@ void macrokernel(const PanelProduct<T, E>& p) {
   for (Index column = 0; column < p.columns; column += step) {
     const Index next = column + step;
     const E* following =
-        p.ahead != nullptr ? p.ahead : p.panels + next / panel_width<T> * p.panel_stride;
-    const char* ahead = reinterpret_cast<const char*>(following);
+        p.prefetched != nullptr ? p.prefetched : p.panels + next / panel_width<T> * p.panel_stride;
+    const char* prefetched = reinterpret_cast<const char*>(following);
     Index row = 0;
     for (Index tile = 0; tile < tiles; ++tile) {
       const Index end = p.rows * (tile + 1) / tiles;
-      const Prefetch part{ahead, share};
+      const Prefetch part{prefetched, share};
       functions.of_rows[end - row - 1](p, row, column, next < p.columns ? next : p.columns, &part);
-      ahead += share * ((p.depth + Reader::steps - 1) / Reader::steps);
+      prefetched += share * ((p.depth + Reader::steps - 1) / Reader::steps);
       row = end;
     }
   }

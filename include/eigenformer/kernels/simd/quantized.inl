@@ -101,7 +101,7 @@ T quantize(const T* x, Index n, std::int8_t* q) {
 /// Int32 sums (rows, panel_width) of one panel.
 template <class T, int Rows>
 void integer_microkernel(const std::int8_t* const* a, Index depth, const std::int8_t* panel,
-                              std::int32_t (*sums)[panel_width<T>]) {
+                         std::int32_t (*sums)[panel_width<T>]) {
 #if EIGENFORMER_TARGET_HAS_VNNI || EIGENFORMER_TARGET_HAS_AVX2
   static_assert(panel_width<T> % Integers::width == 0);
   constexpr int registers = static_cast<int>(panel_width<T> / Integers::width);
@@ -156,7 +156,7 @@ void quantized_microkernel(const QuantizedProduct<T>& p, Index row, Index column
   for (int i = 0; i < Rows; ++i) a[i] = p.a + (row + i) * p.a_stride;
   std::int32_t sums[std::size_t{Rows}][std::size_t{panel_width<T>}];
   integer_microkernel<T, Rows>(a, whole_groups(p.depth),
-                                    p.panels + column / panel_width<T> * p.panel_stride, sums);
+                               p.panels + column / panel_width<T> * p.panel_stride, sums);
   const Index columns = part_of_register(p.columns - column, panel_width<T>);
   for (int i = 0; i < Rows; ++i) {
     T* c = p.c + (row + i) * p.c_stride + column;

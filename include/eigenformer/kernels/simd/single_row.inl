@@ -31,7 +31,7 @@ EIGENFORMER_ALWAYS_INLINE typename Simd<T>::Vector accumulate_square(const T* a,
 /// `squares` registers of outputs from n0 on, of which the first `columns` are stored.
 template <class T>
 void single_row_microkernel(const T* a, const RightFactor<T>& b, Index n0, Index columns,
-                               Index depth, const T* bias, T* c) {
+                            Index depth, const T* bias, T* c) {
   using S = Simd<T>;
   using Vector = typename S::Vector;
   constexpr Index width = S::width;
@@ -51,11 +51,13 @@ void single_row_microkernel(const T* a, const RightFactor<T>& b, Index n0, Index
   // of 4096 bytes apart, and then the first-level cache holds no more lines than one square has.
   constexpr Index in_line = 64 / static_cast<Index>(sizeof(T));
   constexpr Index line = width > in_line ? width : in_line;
-  const char* ahead = reinterpret_cast<const char*>(b.at(n0, 0) + squares * width * b.n_stride);
+  const char* prefetched =
+      reinterpret_cast<const char*>(b.at(n0, 0) + squares * width * b.n_stride);
   Index k = 0;
   for (; k + line <= depth; k += line) {
     EIGENFORMER_UNROLL
-    for (Index i = 0; i < squares * width * line / in_line; ++i, ahead += 64) prefetch(ahead);
+    for (Index i = 0; i < squares * width * line / in_line; ++i, prefetched += 64)
+      prefetch(prefetched);
     EIGENFORMER_UNROLL
     for (int s = 0; s < squares; ++s) {
       for (Index part = k; part < k + line; part += width) {
@@ -79,7 +81,7 @@ void single_row_microkernel(const T* a, const RightFactor<T>& b, Index n0, Index
 /// c[n] for column <= n < column_end; `bias` has N elements or is null.
 template <class T>
 void single_row_macrokernel(const T* a, const RightFactor<T>& b, Index column, Index column_end,
-                         Index depth, const T* bias, T* c) {
+                            Index depth, const T* bias, T* c) {
   constexpr Index group = squares * Simd<T>::width;
   for (Index n = column; n < column_end; n += group) {
     const Index rest = column_end - n;

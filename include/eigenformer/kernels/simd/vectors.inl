@@ -81,9 +81,9 @@ EIGENFORMER_ALWAYS_INLINE void transform(const T* x, const T* z, T* y, Index n, 
   if (rest > 0) std::copy_n(tail, rest, end_of_y);
 }
 
-/// Sum over i < n of part(i, count), which returns a register for elements i ... i + count - 1 and
-/// is asked for whole registers and at the end for one of count < width. Lanes from `count` on are
-/// dropped. Four running sums, always combined alike: the order of additions depends on n alone.
+/// Sum over i < n of part(i, count), which returns a register with elements i ... i + count - 1.
+/// `count` is the register's width, at the end perhaps less: lanes from `count` on are dropped.
+/// Four running sums, always combined alike: the order of additions depends on n alone.
 template <class T, class Part>
 EIGENFORMER_ALWAYS_INLINE T row_sum(Index n, Part&& part) {
   using S = Simd<T>;
