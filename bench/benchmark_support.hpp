@@ -63,8 +63,7 @@ inline double memory_read_rate(ef::Workspace& workspace) {
   const Index parts = 64, size = memory.size() / parts;
   const double time = least_time([&] {
     workspace.parallel_for(parts, [&](Index part, ef::Arena&) {
-      benchmark::DoNotOptimize(
-          ef::kernels::target<float>().sum(memory.data() + part * size, size));
+      benchmark::DoNotOptimize(ef::kernels::target<float>().sum(memory.data() + part * size, size));
     });
   });
   return static_cast<double>(memory.size()) * sizeof(float) / time;

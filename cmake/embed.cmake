@@ -15,6 +15,7 @@ function(eigenformer_embed target file name)
   set_source_files_properties(${folder}/${name}.cpp PROPERTIES
     OBJECT_DEPENDS ${file}
     COMPILE_OPTIONS -fno-lto
+    SKIP_PRECOMPILE_HEADERS ON
   )
   target_sources(${target} PRIVATE ${folder}/${name}.cpp)
   target_include_directories(${target} PRIVATE ${folder})

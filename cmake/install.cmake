@@ -31,6 +31,7 @@ install(
     ${PROJECT_BINARY_DIR}/eigenformerConfigVersion.cmake
     cmake/compiled.cmake
     cmake/compiled.cpp
+    cmake/compiled_json.cpp
     cmake/compiled_modules.cpp
   DESTINATION ${package_folder}
 )

@@ -164,7 +164,8 @@ struct Decoder {
         next(token_ids(1, 1, call->vocab_size)),
         logits({1, call->vocab_size}),
         cache(model.make_cache(1, call->past + 1)) {
-    model.forward_last(token_ids(1, call->past, call->vocab_size), cache, {}, logits, call->workspace);
+    model.forward_last(token_ids(1, call->past, call->vocab_size), cache, {}, logits,
+                       call->workspace);
   }
 
   void pass() {
@@ -230,8 +231,8 @@ Prepared block(const std::string& name, std::unique_ptr<Call> call, Format forma
   if (name == "encoder_layer") {
     return chain<EncoderLayer>(std::move(call), format,
                                ef::TransformerConfig{.hidden_size = c.hidden_size,
-                                                      .num_attention_heads = c.num_attention_heads,
-                                                      .intermediate_size = c.intermediate_size});
+                                                     .num_attention_heads = c.num_attention_heads,
+                                                     .intermediate_size = c.intermediate_size});
   }
   if (name == "encoder") {
     return whole<Encoder>(

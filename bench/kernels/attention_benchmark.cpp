@@ -37,7 +37,10 @@ void attention(benchmark::State& state) {
       .y = ef::kernels::Heads<float>::token_major(y.data(), T, heads, head_size),
       .scale = 0.125f};
   for (auto _ : state) {
-    ef::kernels::attend<float>(a, {.k = Input::token_major(k.data(), T, heads, head_size), .v = Input::token_major(v.data(), T, heads, head_size)}, {.causal = state.range(1) == 1}, threads.workspace);
+    ef::kernels::attend<float>(a,
+                               {.k = Input::token_major(k.data(), T, heads, head_size),
+                                .v = Input::token_major(v.data(), T, heads, head_size)},
+                               {.causal = state.range(1) == 1}, threads.workspace);
     benchmark::DoNotOptimize(y.data());
   }
   count_attention(state, state.range(2));

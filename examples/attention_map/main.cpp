@@ -66,15 +66,15 @@ void write_svg(const Weights& p, const std::string& path) {
 
 int main(int count, char** arguments) {
   if (count < 6) {
-    std::fprintf(stderr, "usage: attention_map <directory> <layer> <head> <output> <token id>...\n");
+    std::fprintf(stderr,
+                 "usage: attention_map <directory> <layer> <head> <output> <token id>...\n");
     return 2;
   }
   try {
     std::vector<std::int32_t> ids;
     for (int i = 5; i < count; ++i) ids.push_back(std::atoi(arguments[i]));
     const auto encoder = ef::load_encoder<float>(arguments[1]);
-    const Weights p =
-        attention_of(encoder, std::atoi(arguments[2]), std::atoi(arguments[3]), ids);
+    const Weights p = attention_of(encoder, std::atoi(arguments[2]), std::atoi(arguments[3]), ids);
     const std::string output = arguments[4];
     write_csv(p, output + ".csv");
     write_svg(p, output + ".svg");

@@ -88,8 +88,7 @@ class LanguageIdentifier {
 
   LanguageIdentifier(ef::PretrainedFiles&& files, std::string_view vocabulary)
       : model_(ef::load_sequence_classifier<float>(files)),
-        tokenizer_(vocabulary,
-                   static_cast<std::size_t>(model_.config.max_position_embeddings)),
+        tokenizer_(vocabulary, static_cast<std::size_t>(model_.config.max_position_embeddings)),
         codes_(files.config.labels("id2label")) {
     const ef::ConfigFile names = files.config.section("language_names");
     for (const std::string& code : codes_) names_.push_back(names.get<std::string>(code, code));

@@ -8,7 +8,7 @@
 #include <set>
 #include <vector>
 
-namespace {
+namespace random_test {
 
 namespace ef = eigenformer;
 using Words = std::array<std::uint32_t, 4>;
@@ -129,4 +129,4 @@ TEST(Key, FoldedKeysAreUncorrelated) {
   expect_moment(other_kind, 0, 1.0 / 12, "uniform numbers and bits");
 }
 
-}  // namespace
+}  // namespace random_test

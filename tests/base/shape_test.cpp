@@ -7,7 +7,7 @@
 #include <limits>
 #include <string>
 
-namespace {
+namespace shape_test {
 
 namespace ef = eigenformer;
 using ef::Index;
@@ -78,4 +78,4 @@ TEST(Error, JoinsItsParts) {
   EXPECT_NO_THROW(ef::require(true, "never"));
 }
 
-}  // namespace
+}  // namespace shape_test

@@ -12,7 +12,7 @@
 
 #include "eigenformer/base/rows_view.hpp"
 
-namespace {
+namespace tensor_test {
 
 namespace ef = eigenformer;
 using ef::Index;
@@ -300,4 +300,4 @@ TEST(TensorFrom, RefusesWhatIsNoBox) {
             std::string::npos);
 }
 
-}  // namespace
+}  // namespace tensor_test

@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-namespace {
+namespace thread_pool_test {
 
 namespace ef = eigenformer;
 using ef::Index;
@@ -225,4 +225,4 @@ TEST(ThreadPool, AChildProcessRunsOnItsOnlyThread) {
 }
 #endif
 
-}  // namespace
+}  // namespace thread_pool_test

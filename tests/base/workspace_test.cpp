@@ -13,7 +13,7 @@
 #include "eigenformer/base/thread_pool.hpp"
 #include "tests/reference/counting_new.hpp"
 
-namespace {
+namespace workspace_test {
 
 namespace ef = eigenformer;
 using ef::Index;
@@ -330,4 +330,4 @@ TEST(Workspace, SmallWorkStaysOnTheCallingThread) {
   EXPECT_EQ(ran, 50);
 }
 
-}  // namespace
+}  // namespace workspace_test

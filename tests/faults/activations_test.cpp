@@ -5,7 +5,7 @@
 #include "tests/spec/values.hpp"
 
 namespace eigenformer {
-namespace {
+namespace activations_test {
 
 using values::expect_values;
 using values::rows;
@@ -237,5 +237,5 @@ TEST(ActivationFaults, A06GatedNetworkFromItsParts) {
   }
 }
 
-}  // namespace
+}  // namespace activations_test
 }  // namespace eigenformer

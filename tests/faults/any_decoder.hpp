@@ -62,8 +62,9 @@ class AnyDecoder {
   virtual Tensor<float, 3> at_once(const Ids& ids, const Ids& source,
                                    const Call& call = {}) const = 0;
 
-  virtual std::unique_ptr<Session> start(Index batch, Index capacity, const Ids& source,
-                                         const std::optional<IntegerSequence>& source_lengths = {}) const = 0;
+  virtual std::unique_ptr<Session> start(
+      Index batch, Index capacity, const Ids& source,
+      const std::optional<IntegerSequence>& source_lengths = {}) const = 0;
 };
 
 namespace internal {
@@ -169,8 +170,9 @@ class OfLayer : public AnyDecoder {
     return layer_(x, look_up(memory_vectors_, source), call.mask, call.memory_mask);
   }
 
-  std::unique_ptr<Session> start(Index batch, Index capacity, const Ids& source,
-                                 const std::optional<IntegerSequence>& source_lengths) const override {
+  std::unique_ptr<Session> start(
+      Index batch, Index capacity, const Ids& source,
+      const std::optional<IntegerSequence>& source_lengths) const override {
     struct Own : Session {
       const OfLayer& decoder;
       DecoderLayerCache<float> cache;
@@ -242,8 +244,9 @@ class OfStack : public AnyDecoder {
     return stack_(x, look_up(memory_vectors_, source), call.mask, call.memory_mask);
   }
 
-  std::unique_ptr<Session> start(Index batch, Index capacity, const Ids& source,
-                                 const std::optional<IntegerSequence>& source_lengths) const override {
+  std::unique_ptr<Session> start(
+      Index batch, Index capacity, const Ids& source,
+      const std::optional<IntegerSequence>& source_lengths) const override {
     auto session = std::make_unique<SessionOf<OfStack>>(*this, stack_.make_cache(batch, capacity));
     if (stack_.config.cross_attention)
       stack_.remember(look_up(memory_vectors_, source), source_lengths, session->cache,
@@ -285,8 +288,9 @@ class OfDecoder : public AnyDecoder {
     return decoder_(ids, inputs);
   }
 
-  std::unique_ptr<Session> start(Index batch, Index capacity, const Ids& source,
-                                 const std::optional<IntegerSequence>& source_lengths) const override {
+  std::unique_ptr<Session> start(
+      Index batch, Index capacity, const Ids& source,
+      const std::optional<IntegerSequence>& source_lengths) const override {
     auto session =
         std::make_unique<SessionOf<OfDecoder>>(*this, decoder_.make_cache(batch, capacity));
     if (decoder_.config.cross_attention)
@@ -329,8 +333,9 @@ class OfEncoderDecoder : public AnyDecoder {
         {.mask = call.mask, .memory_mask = call.memory_mask, .embedding = call.embedding});
   }
 
-  std::unique_ptr<Session> start(Index batch, Index capacity, const Ids& source,
-                                 const std::optional<IntegerSequence>& source_lengths) const override {
+  std::unique_ptr<Session> start(
+      Index batch, Index capacity, const Ids& source,
+      const std::optional<IntegerSequence>& source_lengths) const override {
     auto session =
         std::make_unique<SessionOf<OfEncoderDecoder>>(*this, model_.make_cache(batch, capacity));
     model_.start(source, source_lengths, session->cache, session->workspace);
@@ -344,7 +349,8 @@ class OfEncoderDecoder : public AnyDecoder {
                    {.mask = call.mask,
                     .memory_mask = call.memory_mask,
                     .token_counts = call.counts,
-                    .embedding = call.embedding}, logits, workspace);
+                    .embedding = call.embedding},
+                   logits, workspace);
     return logits;
   }
 

@@ -6,7 +6,7 @@
 #include "tests/faults/any_decoder.hpp"
 
 namespace eigenformer {
-namespace {
+namespace attention_positions_test {
 
 using values::expect_values;
 using values::largest_difference;
@@ -61,7 +61,8 @@ TEST(AttentionPositionFaults, P01BothLayoutsOfOneToFour) {
     auto cache = attention.make_cache(1, 2);
     Workspace workspace;
     Tensor<double, 3> y({1, 2, 4});
-    attention.forward(values::tensor<double>(Shape<3>{1, 2, 4}, {1, 2, 3, 4, 1, 2, 3, 4}), cache, {.causal = true}, y, workspace);
+    attention.forward(values::tensor<double>(Shape<3>{1, 2, 4}, {1, 2, 3, 4, 1, 2, 3, 4}), cache,
+                      {.causal = true}, y, workspace);
     expect_values(cache.key(0, 0, 0), x, 0);
     expect_values(cache.key(0, 0, 1), layout == RotaryLayout::halves ? halves : interleaved, 5e-7);
   }
@@ -478,7 +479,8 @@ TEST(AttentionPositionFaults, P05WeightsOfAModule) {
     const auto x = random<double>(Shape<3>{1, tokens, heads}, 9);
     for (bool causal : {false, true}) {
       for (Index offset : {0, 3}) {
-        const auto weights = attention.attention_weights(x, x, {.causal = causal, .query_offset = offset});
+        const auto weights =
+            attention.attention_weights(x, x, {.causal = causal, .query_offset = offset});
         for (Index h = 0; h < heads; ++h)
           for (Index t = 0; t < tokens; ++t) {
             double total = 0;
@@ -506,5 +508,5 @@ TEST(AttentionPositionFaults, P05WeightsOfAModule) {
   }
 }
 
-}  // namespace
+}  // namespace attention_positions_test
 }  // namespace eigenformer

@@ -8,7 +8,7 @@
 #include "tests/faults/any_decoder.hpp"
 
 namespace eigenformer {
-namespace {
+namespace caches_test {
 
 using namespace any_decoder;
 
@@ -220,7 +220,8 @@ TEST(CacheFaults, K03PositionEmbeddingsCountTheCachedTokens) {
       Workspace workspace;
       for (Index t = 0; t < 7; ++t) {
         Tensor<double, 3> hidden({1, 1, 5});
-        decoder.hidden(values::tensor<std::int32_t>(Shape<2>{1, 1}, {1}), cache, {}, hidden, workspace);
+        decoder.hidden(values::tensor<std::int32_t>(Shape<2>{1, 1}, {1}), cache, {}, hidden,
+                       workspace);
         for (Index c = 0; c < 5; ++c) {
           const double angle = static_cast<double>(t + offset) *
                                std::pow(10000.0, -static_cast<double>(c / 2 * 2) / 5);
@@ -437,13 +438,13 @@ TEST(CacheFaults, K06SizesThatCannotBeAreRefused) {
 // tokens and of the old memory stays.
 TEST(CacheFaults, K06RefusedMemoriesChangeNothing) {
   const TransformerConfig config{.vocab_size = 5,
-                                        .hidden_size = 6,
-                                        .num_hidden_layers = 2,
-                                        .num_attention_heads = 3,
-                                        .intermediate_size = 4,
-                                        .cross_attention = true,
-                                        .key_value_size = 7,
-                                        .max_position_embeddings = 9};
+                                 .hidden_size = 6,
+                                 .num_hidden_layers = 2,
+                                 .num_attention_heads = 3,
+                                 .intermediate_size = 4,
+                                 .cross_attention = true,
+                                 .key_value_size = 7,
+                                 .max_position_embeddings = 9};
   TransformerDecoder<float> decoder(config);
   randomize(decoder, 21);
   const auto memory = random<float>(Shape<3>{2, 3, 7}, 22);
@@ -454,7 +455,8 @@ TEST(CacheFaults, K06RefusedMemoriesChangeNothing) {
   decoder.remember(memory, {}, cache, workspace);
   decoder(part_of(ids, 0, 3), cache);
   const std::vector<int> three{1, 1, 1}, too_long{4, 1}, negative{1, -1};
-  const auto refused = [&](const Tensor<float, 3>& wrong, const std::optional<IntegerSequence>& lengths) {
+  const auto refused = [&](const Tensor<float, 3>& wrong,
+                           const std::optional<IntegerSequence>& lengths) {
     EXPECT_THROW(decoder.remember(wrong, lengths, cache, workspace), std::invalid_argument);
     auto copy = cache;
     ASSERT_TRUE(copy.has_memory());
@@ -534,7 +536,8 @@ TEST(CacheFaults, K06CachesOfOthersAreRefused) {
   Tensor<float, 3> y({2, 3, 6});
   expect_refused(
       [&] {
-        attention.forward(random<float>(Shape<3>{2, 3, 6}, 28), cache, {.causal = true}, y, workspace);
+        attention.forward(random<float>(Shape<3>{2, 3, 6}, 28), cache, {.causal = true}, y,
+                          workspace);
       },
       {"(2, 3, 2)", "(2, 2, 3)"}, "heads");
   EXPECT_EQ(cache.length(0), 0);
@@ -717,5 +720,5 @@ TEST(CacheFaults, K07WithRootMeanSquareNormsAndGatedNetworks) {
   }
 }
 
-}  // namespace
+}  // namespace caches_test
 }  // namespace eigenformer

@@ -253,14 +253,16 @@ inline std::vector<Means> self_means(Index batch, Index heads, Index tokens,
       all.push_back(
           {"decoder" + pieces, in_pieces(x.shape(), size, [&](Index begin, Index end, auto& y) {
              const PartOfMask part(mask, scores, begin, end, end);
-             decoder.forward(tokens_of(ids, begin, end), decoder_cache, {.mask = part.mask}, y, workspace);
+             decoder.forward(tokens_of(ids, begin, end), decoder_cache, {.mask = part.mask}, y,
+                             workspace);
            })});
       auto model_cache = model.make_cache(batch, tokens);
       model.start(source, {}, model_cache, workspace);
       all.push_back({"encoder-decoder" + pieces,
                      in_pieces(x.shape(), size, [&](Index begin, Index end, auto& y) {
                        const PartOfMask part(mask, scores, begin, end, end);
-                       model.forward(tokens_of(ids, begin, end), model_cache, {.mask = part.mask}, y, workspace);
+                       model.forward(tokens_of(ids, begin, end), model_cache, {.mask = part.mask},
+                                     y, workspace);
                      })});
     }
   }
@@ -301,25 +303,29 @@ inline std::vector<Means> memory_means(Index batch, Index heads, Index queries, 
     layer.remember(memory, lengths, layer_cache, workspace);
     all.push_back(
         {"layer" + pieces, in_pieces(x.shape(), size, [&](Index begin, Index end, auto& y) {
-           layer.forward(tokens_of(x, begin, end), layer_cache, {}, part_of(begin, end)->mask, y, workspace);
+           layer.forward(tokens_of(x, begin, end), layer_cache, {}, part_of(begin, end)->mask, y,
+                         workspace);
          })});
     auto stack_cache = stack.make_cache(batch, queries);
     stack.remember(memory, lengths, stack_cache, workspace);
     all.push_back(
         {"stack" + pieces, in_pieces(x.shape(), size, [&](Index begin, Index end, auto& y) {
-           stack.forward(tokens_of(x, begin, end), stack_cache, {}, part_of(begin, end)->mask, y, workspace);
+           stack.forward(tokens_of(x, begin, end), stack_cache, {}, part_of(begin, end)->mask, y,
+                         workspace);
          })});
     auto decoder_cache = decoder.make_cache(batch, queries);
     decoder.remember(memory, lengths, decoder_cache, workspace);
     all.push_back(
         {"decoder" + pieces, in_pieces(x.shape(), size, [&](Index begin, Index end, auto& y) {
-           decoder.forward(tokens_of(ids, begin, end), decoder_cache, {.memory_mask = part_of(begin, end)->mask}, y, workspace);
+           decoder.forward(tokens_of(ids, begin, end), decoder_cache,
+                           {.memory_mask = part_of(begin, end)->mask}, y, workspace);
          })});
     auto model_cache = model.make_cache(batch, queries);
     model.start(source, lengths, model_cache, workspace);
     all.push_back({"encoder-decoder" + pieces,
                    in_pieces(x.shape(), size, [&](Index begin, Index end, auto& y) {
-                     model.forward(tokens_of(ids, begin, end), model_cache, {.memory_mask = part_of(begin, end)->mask}, y, workspace);
+                     model.forward(tokens_of(ids, begin, end), model_cache,
+                                   {.memory_mask = part_of(begin, end)->mask}, y, workspace);
                    })});
   }
   return all;

@@ -5,7 +5,7 @@
 #include "tests/spec/values.hpp"
 
 namespace eigenformer {
-namespace {
+namespace embedding_test {
 
 using values::expect_values;
 
@@ -105,5 +105,5 @@ TEST(EmbeddingFaults, E03IdsOutsideTheTable) {
   }
 }
 
-}  // namespace
+}  // namespace embedding_test
 }  // namespace eigenformer

@@ -7,7 +7,7 @@
 #include "tests/spec/values.hpp"
 
 namespace eigenformer {
-namespace {
+namespace heads_and_scale_test {
 
 using values::expect_values;
 using values::largest_difference;
@@ -309,7 +309,8 @@ TEST(HeadFaults, H03ScoresAreDividedByTheRootOfTheHeadWidth) {
   const auto x = values::filled<double>(Shape<3>{1, 1, 8}, 1);
   Tensor<double, 3> memory({1, 2, 8});
   for (Index c = 0; c < 8; ++c) memory(0, 0, c) = 1;
-  expect_values(attention.attention_weights(x, memory), {.8807971, .1192029, .8807971, .1192029}, 5e-8);
+  expect_values(attention.attention_weights(x, memory), {.8807971, .1192029, .8807971, .1192029},
+                5e-8);
 }
 
 // H03: the bias is added to the scaled scores; it isn't scaled itself.
@@ -420,7 +421,8 @@ TEST(HeadFaults, H03TheSameScaleOnEveryPathOfADecoder) {
                 Shape<2>{1, t + 1}, t == 0 ? std::vector<double>{0}
                                            : std::vector<double>{0, static_cast<double>(added)});
             Tensor<float, 3> step({1, 1, 2 * size});
-            self.forward(decoder_paths::tokens_of(x, t, t + 1), cache, {.bias = bias_so_far}, {}, step, workspace);
+            self.forward(decoder_paths::tokens_of(x, t, t + 1), cache, {.bias = bias_so_far}, {},
+                         step, workspace);
             if (t == 1) expect_weight(step, 0, 1, "self, cached");
           }
           // One query of ones sees a memory of two tokens, 1 and 0.
@@ -527,5 +529,5 @@ TEST(HeadFaults, H03ConfiguredScaleReachesBothAttentionsOfADecoder) {
   EXPECT_LT(with_scaled_queries(false, true), 1e-13);
 }
 
-}  // namespace
+}  // namespace heads_and_scale_test
 }  // namespace eigenformer

@@ -12,7 +12,7 @@
 #include "tests/spec/values.hpp"
 
 namespace eigenformer {
-namespace {
+namespace masks_test {
 
 using values::expect_values;
 using values::largest_difference;
@@ -993,5 +993,5 @@ TEST(MaskFaults, M11MasksOfTheWrongSizeAreRefusedByDecoders) {
   }
 }
 
-}  // namespace
+}  // namespace masks_test
 }  // namespace eigenformer

@@ -11,7 +11,7 @@
 #include "tests/spec/values.hpp"
 
 namespace eigenformer {
-namespace {
+namespace memory_test {
 
 using values::largest_difference;
 using values::random;
@@ -98,11 +98,11 @@ TEST(MemoryFaults, C02EveryTypeInEveryPlace) {
   usable(Pooler<float>({.hidden_size = 6}), on_x);
   usable(Embedding<float>({.num_embeddings = 7, .embedding_dim = 5}), on_ids);
   const TransformerConfig config{.vocab_size = 7,
-                                        .hidden_size = 6,
-                                        .num_attention_heads = 3,
-                                        .intermediate_size = 7,
-                                        .type_vocab_size = 2,
-                                        .final_norm = true};
+                                 .hidden_size = 6,
+                                 .num_attention_heads = 3,
+                                 .intermediate_size = 7,
+                                 .type_vocab_size = 2,
+                                 .final_norm = true};
   usable(TransformerEncoder<float>(config), on_ids);
   usable(MaskedLanguageModel<float>(config), on_ids);
   usable(SequenceClassifier<float>(config), on_ids);
@@ -472,5 +472,5 @@ TEST(MemoryFaults, C09ScratchMemoryAndResultsMayHoldAnything) {
                                      [&](auto y, Workspace& w) { vision.forward(images, y, w); });
 }
 
-}  // namespace
+}  // namespace memory_test
 }  // namespace eigenformer

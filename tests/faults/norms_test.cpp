@@ -5,7 +5,7 @@
 #include "tests/spec/values.hpp"
 
 namespace eigenformer {
-namespace {
+namespace norms_test {
 
 using values::expect_values;
 using values::filled;
@@ -129,11 +129,11 @@ TEST(NormFaults, N04EveryNormInsideReportsTheConfiguredEps) {
                                                             .rms_norm_eps = eps}),
                           eps, 7);
     const TransformerConfig config{.vocab_size = 3,
-                                          .hidden_size = 2,
-                                          .num_hidden_layers = 3,
-                                          .intermediate_size = 3,
-                                          .final_norm = true,
-                                          .layer_norm_eps = eps};
+                                   .hidden_size = 2,
+                                   .num_hidden_layers = 3,
+                                   .intermediate_size = 3,
+                                   .final_norm = true,
+                                   .layer_norm_eps = eps};
     expect_eps_everywhere(TransformerEncoder<ShapeOnly>(config), eps, 8);
     expect_eps_everywhere(MaskedLanguageModel<ShapeOnly>(config), eps, 9);
     expect_eps_everywhere(SequenceClassifier<ShapeOnly>(config), eps, 8);
@@ -298,5 +298,5 @@ TEST(NormFaults, N09OffsetOfOneIsAddedOnce) {
   }
 }
 
-}  // namespace
+}  // namespace norms_test
 }  // namespace eigenformer

@@ -8,7 +8,7 @@
 #include "tests/spec/values.hpp"
 
 namespace eigenformer {
-namespace {
+namespace positions_test {
 
 using values::expect_values;
 using values::largest_difference;
@@ -469,5 +469,5 @@ TEST(PositionFaults, P11LeftPaddingShiftsNothingInEncodersWithRelativePositions)
   }
 }
 
-}  // namespace
+}  // namespace positions_test
 }  // namespace eigenformer

@@ -6,7 +6,7 @@
 #include "tests/spec/values.hpp"
 
 namespace eigenformer {
-namespace {
+namespace structure_test {
 
 using values::expect_values;
 using values::largest_difference;
@@ -216,8 +216,7 @@ TEST(StructureFaults, S05DropoutHasNoPartInInference) {
       TransformerConfig{
           .vocab_size = 4, .hidden_size = 6, .num_attention_heads = 3, .intermediate_size = 7},
       {&TransformerConfig::attention_probs_dropout_prob,
-       &TransformerConfig::activation_dropout_prob,
-       &TransformerConfig::hidden_dropout_prob},
+       &TransformerConfig::activation_dropout_prob, &TransformerConfig::hidden_dropout_prob},
       run_ids);
 }
 
@@ -243,7 +242,8 @@ TEST(StructureFaults, S06EmptyBatchAndEmptySequence) {
     EXPECT_EQ(layer(x, {.allowed = Tensor<bool, 2>({tokens, tokens})}).shape(), shape);
     EXPECT_EQ(stack(x).shape(), shape);
     EXPECT_EQ(layer.attention(x).shape(), shape);
-    EXPECT_EQ(layer.attention.attention_weights(x, x).shape(), (Shape<4>{batch, 2, tokens, tokens}));
+    EXPECT_EQ(layer.attention.attention_weights(x, x).shape(),
+              (Shape<4>{batch, 2, tokens, tokens}));
     EXPECT_EQ(layer.feed_forward(x).shape(), shape);
     EXPECT_EQ(layer.attention_norm(x).shape(), shape);
     EXPECT_EQ(layer.attention.query(x).shape(), shape);
@@ -294,10 +294,10 @@ TEST(StructureFaults, S06EmptyListsOfIds) {
 TEST(StructureFaults, S06FirstTokenOfAnEmptySequence) {
   for (bool pooler : {false, true}) {
     const SequenceClassifier<float> model({.vocab_size = 7,
-                                                       .hidden_size = 6,
-                                                       .num_attention_heads = 3,
-                                                       .intermediate_size = 5,
-           .num_labels = 3,
+                                           .hidden_size = 6,
+                                           .num_attention_heads = 3,
+                                           .intermediate_size = 5,
+                                           .num_labels = 3,
                                            .pooler = pooler});
     EXPECT_EQ(model(Tensor<std::int32_t, 2>({0, 4})).shape(), (Shape<2>{0, 3}));
     EXPECT_EQ(model(Tensor<std::int32_t, 2>({0, 0})).shape(), (Shape<2>{0, 3}));
@@ -314,5 +314,5 @@ TEST(StructureFaults, S06FirstTokenOfAnEmptySequence) {
   EXPECT_EQ(vision(Tensor<float, 4>({0, 1, 4, 4})).shape(), (Shape<2>{0, 3}));
 }
 
-}  // namespace
+}  // namespace structure_test
 }  // namespace eigenformer

@@ -11,7 +11,7 @@
 #include "tests/spec/values.hpp"
 
 namespace eigenformer {
-namespace {
+namespace threads_test {
 
 using values::random;
 using values::randomize;
@@ -241,7 +241,9 @@ TEST(ThreadFaults, T05MemoryGrowsLinearlyWithTheLength) {
        .q = kernels::Heads<const float>::head_major(q.data(), heads, tokens, size),
        .y = kernels::Heads<float>::head_major(y.data(), heads, tokens, size),
        .scale = 0.125f},
-      {.k = kernels::Heads<const float>::head_major(k.data(), heads, tokens, size), .v = kernels::Heads<const float>::head_major(v.data(), heads, tokens, size)}, {.causal = true}, workspace);
+      {.k = kernels::Heads<const float>::head_major(k.data(), heads, tokens, size),
+       .v = kernels::Heads<const float>::head_major(v.data(), heads, tokens, size)},
+      {.causal = true}, workspace);
   EXPECT_LE(workspace.capacity(), 64 * mebibyte);
   for (Index h : {0, 5}) {
     for (Index t : {0, 1, 127, 128, 2047, 4095}) {
@@ -291,5 +293,5 @@ TEST(ThreadFaults, T05SizesBeyond32Bits) {
   EXPECT_EQ(view[69999].data() - view.data(), Index{69999} * 70000);
 }
 
-}  // namespace
+}  // namespace threads_test
 }  // namespace eigenformer

@@ -5,7 +5,7 @@
 
 #include "tests/golden/golden.hpp"
 
-namespace {
+namespace activations_test {
 
 namespace ef = eigenformer;
 using ef::Activation;
@@ -72,4 +72,4 @@ TEST(GoldenActivations, Double) {
   golden::run_file("activations", 16, {{"Activation", run_activation<double>}});
 }
 
-}  // namespace
+}  // namespace activations_test

@@ -3,7 +3,7 @@
 
 #include "tests/golden/golden.hpp"
 
-namespace {
+namespace attention_test {
 
 namespace ef = eigenformer;
 
@@ -37,4 +37,4 @@ TEST(GoldenAttentionMasks, Double) { run_file<double>("attention_masks", 7); }
 TEST(GoldenAttentionMultiQuery, Float) { run_file<float>("attention_multi_query", 2); }
 TEST(GoldenAttentionMultiQuery, Double) { run_file<double>("attention_multi_query", 2); }
 
-}  // namespace
+}  // namespace attention_test

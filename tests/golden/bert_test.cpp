@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tests/golden/runners.hpp"
 
-namespace {
+namespace bert_test {
 
 namespace ef = eigenformer;
 
@@ -33,4 +33,4 @@ void run_file() {
 TEST(GoldenBert, Float) { run_file<float>(); }
 TEST(GoldenBert, Double) { run_file<double>(); }
 
-}  // namespace
+}  // namespace bert_test

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tests/golden/checkpoints.hpp"
 
-namespace {
+namespace decoder_checkpoints_test {
 
 namespace ef = eigenformer;
 using ef::Index;
@@ -70,4 +70,4 @@ void run_file() {
 TEST(GoldenDecoderCheckpoints, Float) { run_file<float>(); }
 TEST(GoldenDecoderCheckpoints, Double) { run_file<double>(); }
 
-}  // namespace
+}  // namespace decoder_checkpoints_test

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tests/golden/runners.hpp"
 
-namespace {
+namespace decoder_layer_test {
 
 namespace ef = eigenformer;
 
@@ -15,4 +15,4 @@ TEST(GoldenDecoderLayerPre, Double) { run_file<double>("decoder_layer_pre"); }
 TEST(GoldenDecoderLayerPost, Float) { run_file<float>("decoder_layer_post"); }
 TEST(GoldenDecoderLayerPost, Double) { run_file<double>("decoder_layer_post"); }
 
-}  // namespace
+}  // namespace decoder_layer_test

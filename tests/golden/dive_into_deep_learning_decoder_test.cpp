@@ -3,7 +3,7 @@
 #include "eigenformer/io/load.hpp"
 #include "tests/golden/runners.hpp"
 
-namespace {
+namespace dive_into_deep_learning_decoder_test {
 
 namespace ef = eigenformer;
 
@@ -31,4 +31,4 @@ void run_file() {
 TEST(GoldenDiveIntoDeepLearningDecoder, Float) { run_file<float>(); }
 TEST(GoldenDiveIntoDeepLearningDecoder, Double) { run_file<double>(); }
 
-}  // namespace
+}  // namespace dive_into_deep_learning_decoder_test

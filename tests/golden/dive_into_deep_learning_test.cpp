@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tests/golden/runners.hpp"
 
-namespace {
+namespace dive_into_deep_learning_test {
 
 namespace ef = eigenformer;
 
@@ -28,4 +28,4 @@ void run_file() {
 TEST(GoldenDiveIntoDeepLearning, Float) { run_file<float>(); }
 TEST(GoldenDiveIntoDeepLearning, Double) { run_file<double>(); }
 
-}  // namespace
+}  // namespace dive_into_deep_learning_test

@@ -3,7 +3,7 @@
 
 #include "tests/golden/runners.hpp"
 
-namespace {
+namespace embeddings_test {
 
 namespace ef = eigenformer;
 using ef::Index;
@@ -50,4 +50,4 @@ void run_file() {
 TEST(GoldenEmbeddings, Float) { run_file<float>(); }
 TEST(GoldenEmbeddings, Double) { run_file<double>(); }
 
-}  // namespace
+}  // namespace embeddings_test

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tests/golden/checkpoints.hpp"
 
-namespace {
+namespace encoder_decoder_checkpoints_test {
 
 namespace ef = eigenformer;
 using ef::Index;
@@ -87,4 +87,4 @@ void run_file() {
 TEST(GoldenEncoderDecoderCheckpoints, Float) { run_file<float>(); }
 TEST(GoldenEncoderDecoderCheckpoints, Double) { run_file<double>(); }
 
-}  // namespace
+}  // namespace encoder_decoder_checkpoints_test

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tests/golden/runners.hpp"
 
-namespace {
+namespace encoder_layer_test {
 
 namespace ef = eigenformer;
 
@@ -29,4 +29,4 @@ void run_gated() {
 TEST(GoldenEncoderLayerGated, Float) { run_gated<float>(); }
 TEST(GoldenEncoderLayerGated, Double) { run_gated<double>(); }
 
-}  // namespace
+}  // namespace encoder_layer_test

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tests/golden/runners.hpp"
 
-namespace {
+namespace encoder_stack_test {
 
 namespace ef = eigenformer;
 
@@ -14,4 +14,4 @@ TEST(GoldenEncoderStack, Double) {
                    {{"EncoderStack", golden::run_masked<ef::EncoderStack<double>>}});
 }
 
-}  // namespace
+}  // namespace encoder_stack_test

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tests/golden/runners.hpp"
 
-namespace {
+namespace feed_forward_test {
 
 namespace ef = eigenformer;
 
@@ -21,4 +21,4 @@ TEST(GoldenGatedFeedForward, Double) {
                    {{"GatedFeedForward", golden::run_rows<ef::GatedFeedForward<double>>}});
 }
 
-}  // namespace
+}  // namespace feed_forward_test

@@ -75,13 +75,17 @@ class Case {
     return result;
   }
 
+  auto read_parameter() {
+    return [this](const std::string& parameter, auto& to) {
+      file_.read_into(take_tensor(parameters_of_ + "/parameter/" + parameter), to);
+    };
+  }
+
   /// A module with the configuration and exactly the parameters of the case.
   template <class M>
   M module() {
     M result(config<std::remove_cvref_t<decltype(std::declval<M>().config)>>());
-    ef::for_each_parameter(result, [&](const std::string& parameter, auto& to) {
-      file_.read_into(take_tensor(parameters_of_ + "/parameter/" + parameter), to);
-    });
+    ef::for_each_parameter(result, read_parameter());
     return result;
   }
 

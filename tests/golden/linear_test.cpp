@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tests/golden/runners.hpp"
 
-namespace {
+namespace linear_test {
 
 namespace ef = eigenformer;
 
@@ -12,4 +12,4 @@ TEST(GoldenLinear, Double) {
   golden::run_file("linear", 3, {{"Linear", golden::run_rows<ef::Linear<double>>}});
 }
 
-}  // namespace
+}  // namespace linear_test

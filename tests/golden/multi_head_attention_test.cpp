@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tests/golden/runners.hpp"
 
-namespace {
+namespace multi_head_attention_test {
 
 TEST(GoldenMultiHeadAttention, Float) {
   golden::run_file("multi_head_attention", 20,
@@ -12,4 +12,4 @@ TEST(GoldenMultiHeadAttention, Double) {
                    {{"MultiHeadAttention", golden::run_multi_head_attention<double>}});
 }
 
-}  // namespace
+}  // namespace multi_head_attention_test

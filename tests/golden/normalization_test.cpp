@@ -3,7 +3,7 @@
 
 #include "tests/golden/runners.hpp"
 
-namespace {
+namespace normalization_test {
 
 namespace ef = eigenformer;
 using ef::Index;
@@ -50,4 +50,4 @@ TEST(GoldenRmsNorm, Double) {
   golden::run_file("rms_norm", 5, {{"RMSNorm", golden::run_rows<ef::RMSNorm<double>>}});
 }
 
-}  // namespace
+}  // namespace normalization_test

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tests/golden/golden.hpp"
 
-namespace {
+namespace patch_embedding_test {
 
 namespace ef = eigenformer;
 
@@ -18,4 +18,4 @@ TEST(GoldenPatchEmbedding, Double) {
   golden::run_file("patch_embedding", 5, {{"PatchEmbedding", run_patch_embedding<double>}});
 }
 
-}  // namespace
+}  // namespace patch_embedding_test

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tests/golden/golden.hpp"
 
-namespace {
+namespace pooling_test {
 
 namespace ef = eigenformer;
 
@@ -32,4 +32,4 @@ TEST(GoldenPooling, Double) {
   golden::run_file("pooling", 8, {{"mean_pooling", run_mean_pooling<double>}});
 }
 
-}  // namespace
+}  // namespace pooling_test

@@ -3,7 +3,7 @@
 
 #include "tests/golden/golden.hpp"
 
-namespace {
+namespace sampling_test {
 
 namespace ef = eigenformer;
 using ef::Index;
@@ -56,4 +56,4 @@ void run_file() {
 TEST(GoldenSampling, Float) { run_file<float>(); }
 TEST(GoldenSampling, Double) { run_file<double>(); }
 
-}  // namespace
+}  // namespace sampling_test

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tests/golden/golden.hpp"
 
-namespace {
+namespace softmax_test {
 
 namespace ef = eigenformer;
 
@@ -35,4 +35,4 @@ void run_file() {
 TEST(GoldenSoftmax, Float) { run_file<float>(); }
 TEST(GoldenSoftmax, Double) { run_file<double>(); }
 
-}  // namespace
+}  // namespace softmax_test

@@ -3,7 +3,7 @@
 #include "tests/golden/golden.hpp"
 #include "tests/reference/scripted_model.hpp"
 
-namespace {
+namespace text_generation_test {
 
 namespace ef = eigenformer;
 using ef::Index;
@@ -78,4 +78,4 @@ void run_file() {
 TEST(GoldenTextGeneration, Float) { run_file<float>(); }
 TEST(GoldenTextGeneration, Double) { run_file<double>(); }
 
-}  // namespace
+}  // namespace text_generation_test

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tests/golden/runners.hpp"
 
-namespace {
+namespace transformer_stack_test {
 
 namespace ef = eigenformer;
 
@@ -31,4 +31,4 @@ TEST(GoldenTransformerStackPre, Double) { run_file<double>("transformer_stack_pr
 TEST(GoldenTransformerStackPost, Float) { run_file<float>("transformer_stack_post"); }
 TEST(GoldenTransformerStackPost, Double) { run_file<double>("transformer_stack_post"); }
 
-}  // namespace
+}  // namespace transformer_stack_test

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tests/golden/runners.hpp"
 
-namespace {
+namespace vision_transformer_test {
 
 TEST(GoldenVisionTransformer, Float) {
   golden::run_file("vision_transformer", 2,
@@ -12,4 +12,4 @@ TEST(GoldenVisionTransformer, Double) {
                    {{"VisionTransformer", golden::run_vision_transformer<double>}});
 }
 
-}  // namespace
+}  // namespace vision_transformer_test

@@ -3,7 +3,7 @@
 
 #include "tests/io/file_builder.hpp"
 
-namespace {
+namespace checkpoint_test {
 
 using test::expect_error;
 using test::TemporaryFolder;
@@ -100,4 +100,4 @@ TEST_F(Shards, ThatHoldATensorTwice) {
   expect_error([&] { ef::Checkpoint{folder.path()}; }, {"tensor a", "is also in"});
 }
 
-}  // namespace
+}  // namespace checkpoint_test

@@ -3,7 +3,7 @@
 
 #include "tests/io/file_builder.hpp"
 
-namespace {
+namespace config_file_test {
 
 using test::expect_error;
 
@@ -62,4 +62,4 @@ TEST(ConfigFile, WhatIsNoConfig) {
   EXPECT_EQ(ef::ConfigFile(folder / "config.json").get<ef::Index>("a"), 1);
 }
 
-}  // namespace
+}  // namespace config_file_test

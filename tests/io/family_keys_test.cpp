@@ -3,7 +3,7 @@
 
 #include "tests/io/foreign_file.hpp"
 
-namespace {
+namespace family_keys_test {
 
 using ef::Index;
 using ef::Tensor;
@@ -314,4 +314,4 @@ TEST(FamilyKeys, Bart) {
   }
 }
 
-}  // namespace
+}  // namespace family_keys_test

@@ -11,7 +11,7 @@
 
 #include "eigenformer/base/floating_point_mode.hpp"
 
-namespace {
+namespace half_test {
 
 // Sign, exponent and fraction of a format with `fraction_bits`, by the definition in IEEE 754.
 double by_definition(unsigned bits, int exponent_bits, int fraction_bits) {
@@ -96,4 +96,4 @@ TEST(Half, EveryNaNStaysOne) {
   EXPECT_NE(lowest.bits & 0x7fu, 0u);
 }
 
-}  // namespace
+}  // namespace half_test

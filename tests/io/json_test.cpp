@@ -3,7 +3,7 @@
 
 #include "tests/io/file_builder.hpp"
 
-namespace {
+namespace json_test {
 
 using test::expect_error;
 
@@ -45,4 +45,4 @@ TEST(Json, WhatIsNoJson) {
   expect_error([] { ef::parse_json(std::string_view("{}\0", 3), "f"); }, {"zero byte"});
 }
 
-}  // namespace
+}  // namespace json_test

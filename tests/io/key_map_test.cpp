@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace {
+namespace key_map_test {
 
 using ef::internal::fill_key;
 using ef::internal::match_key;
@@ -70,4 +70,4 @@ TEST(KeyMap, NestedAndExtended) {
   EXPECT_EQ(map.ignored, (std::vector<std::string>{"a", "b"}));
 }
 
-}  // namespace
+}  // namespace key_map_test

@@ -3,7 +3,7 @@
 
 #include "tests/io/foreign_file.hpp"
 
-namespace {
+namespace keys_test {
 
 using ef::Index;
 using ef::Tensor;
@@ -70,11 +70,11 @@ TEST(Keys, TorchEncoder) {
 }
 
 const ef::TransformerConfig decoder_config{.hidden_size = 6,
-                                            .num_hidden_layers = 2,
-                                            .num_attention_heads = 3,
-                                            .intermediate_size = 11,
-                                            .cross_attention = true,
-                                            .final_norm = true};
+                                           .num_hidden_layers = 2,
+                                           .num_attention_heads = 3,
+                                           .intermediate_size = 11,
+                                           .cross_attention = true,
+                                           .final_norm = true};
 
 void add_torch_layer(ForeignFile& file, const std::string& prefix,
                      const ef::DecoderLayer<float>& x) {
@@ -209,13 +209,13 @@ TEST(Keys, DiveIntoDeepLearningDecoder) {
 }
 
 const ef::TransformerConfig vision_config{.image_size = {11, 17},
-                                                .patch_size = {3, 5},
-                                                .num_channels = 2,
-                                                .hidden_size = 6,
-                                                .num_hidden_layers = 2,
-                                                .num_attention_heads = 3,
-                                                .intermediate_size = 11,
-                                                .num_labels = 7};
+                                          .patch_size = {3, 5},
+                                          .num_channels = 2,
+                                          .hidden_size = 6,
+                                          .num_hidden_layers = 2,
+                                          .num_attention_heads = 3,
+                                          .intermediate_size = 11,
+                                          .num_labels = 7};
 
 TEST(Keys, DiveIntoDeepLearningVision) {
   auto config = vision_config;
@@ -242,15 +242,14 @@ TEST(Keys, DiveIntoDeepLearningVision) {
 }
 
 TEST(Keys, NaturalLanguageProcessingWithTransformers) {
-  const auto model =
-      numbered(ef::SequenceClassifier<float>({.vocab_size = 13,
-                                                          .hidden_size = 6,
-                                                          .num_hidden_layers = 2,
-                                                          .num_attention_heads = 3,
-                                                          .intermediate_size = 11,
-                                                          .max_position_embeddings = 17,
-                                              .num_labels = 5,
-                                              .pooler = false}));
+  const auto model = numbered(ef::SequenceClassifier<float>({.vocab_size = 13,
+                                                             .hidden_size = 6,
+                                                             .num_hidden_layers = 2,
+                                                             .num_attention_heads = 3,
+                                                             .intermediate_size = 11,
+                                                             .max_position_embeddings = 17,
+                                                             .num_labels = 5,
+                                                             .pooler = false}));
   ForeignFile file;
   file.add("encoder.embeddings.token_embeddings.weight", model.encoder.embeddings.token.weight);
   file.add("encoder.embeddings.position_embeddings.weight",
@@ -300,4 +299,4 @@ TEST(Keys, BertNorms) {
       has(ef::bert_keys(), "encoder.layer.{}.output.LayerNorm.*", "layers.{}.feed_forward_norm.*"));
 }
 
-}  // namespace
+}  // namespace keys_test

@@ -10,7 +10,7 @@
 #include "eigenformer/eigenformer.hpp"
 #include "tests/io/file_builder.hpp"
 
-namespace {
+namespace llama2c_test {
 
 using ef::Index;
 using test::expect_error;
@@ -237,4 +237,4 @@ TEST(Llama2cFiles, OtherModules) {
                {"missing: weight", "missing: bias", "unexpected: embeddings.token.weight"});
 }
 
-}  // namespace
+}  // namespace llama2c_test

@@ -11,7 +11,7 @@
 #include "eigenformer/nn/packed.hpp"
 #include "tests/io/file_builder.hpp"
 
-namespace {
+namespace load_packed_test {
 
 namespace ef = eigenformer;
 using ef::Index;
@@ -84,4 +84,4 @@ TYPED_TEST(LoadPackedTest, WhatInt8CannotHoldIsNamedWithFileAndTensor) {
   }
 }
 
-}  // namespace
+}  // namespace load_packed_test

@@ -3,7 +3,7 @@
 
 #include "tests/io/file_builder.hpp"
 
-namespace {
+namespace load_test {
 
 using test::expect_error;
 using test::TemporaryFolder;
@@ -446,4 +446,4 @@ TEST(Load, MapsThatMakeNoSense) {
       {"KeyMap", "no matrix"});
 }
 
-}  // namespace
+}  // namespace load_test

@@ -7,7 +7,7 @@
 
 #include "tests/io/file_builder.hpp"
 
-namespace {
+namespace safetensors_reader_test {
 
 using test::as_bytes;
 using test::bytes_of_values;
@@ -369,4 +369,4 @@ TEST(SafetensorsReader, SurvivesMutations) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
 }
 
-}  // namespace
+}  // namespace safetensors_reader_test

@@ -10,7 +10,7 @@
 #include "eigenformer/io/safetensors_reader.hpp"
 #include "tests/io/file_builder.hpp"
 
-namespace {
+namespace safetensors_writer_test {
 
 using test::expect_error;
 
@@ -158,4 +158,4 @@ TEST(SafetensorsWriter, FullDiskKeepsTheOldFile) {
 }
 #endif
 
-}  // namespace
+}  // namespace safetensors_writer_test

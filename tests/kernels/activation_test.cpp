@@ -9,7 +9,7 @@
 
 #include "eigenformer/nn/gelu.hpp"
 
-namespace {
+namespace activation_test {
 
 namespace ef = eigenformer;
 using ef::Activation;
@@ -210,8 +210,7 @@ TYPED_TEST(ActivationTest, DerivativesAreThoseOfTheValues) {
       const Real h = 1e-5L, at = Real(x[i]);
       const Real expected =
           (reference::activation(kind, at + h) - reference::activation(kind, at - h)) / (2 * h);
-      EXPECT_NEAR(double(found[i]), double(expected), tolerance)
-          << name << " at " << x[i];
+      EXPECT_NEAR(double(found[i]), double(expected), tolerance) << name << " at " << x[i];
     }
     const std::vector<T> ends =
         derivative({-infinity, infinity, std::numeric_limits<T>::quiet_NaN()});
@@ -229,4 +228,4 @@ TYPED_TEST(ActivationTest, DerivativesAreThoseOfTheValues) {
   EXPECT_EQ(zero[0], T(0));
 }
 
-}  // namespace
+}  // namespace activation_test

@@ -8,7 +8,7 @@
 #include "eigenformer/base/thread_pool.hpp"
 #include "tests/kernels/attention_cases.hpp"
 
-namespace {
+namespace attention_bits_test {
 
 namespace ef = eigenformer;
 using ef::Index;
@@ -34,7 +34,9 @@ Tensor<T, 4> attend(const AttentionInputs<T>& in, const ef::Mask<T>& mask,
                           .q = Heads<const T>::head_major(in.q.data(), h, t, d),
                           .y = Heads<T>::head_major(y.data(), h, t, e),
                           .scale = T(0.37)},
-                         {.k = Heads<const T>::head_major(in.k.data(), k, s, d), .v = Heads<const T>::head_major(in.v.data(), k, s, e)}, mask, workspace);
+                         {.k = Heads<const T>::head_major(in.k.data(), k, s, d),
+                          .v = Heads<const T>::head_major(in.v.data(), k, s, e)},
+                         mask, workspace);
   return y;
 }
 
@@ -301,4 +303,4 @@ TEST(Attention, LargeScores) {
   EXPECT_NEAR(ef::scaled_dot_product_attention(in.q, in.k, in.v)(0, 0, 0, 0), 149.5f, 1e-3f);
 }
 
-}  // namespace
+}  // namespace attention_bits_test

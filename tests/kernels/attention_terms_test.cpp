@@ -8,7 +8,7 @@
 #include "eigenformer/base/thread_pool.hpp"
 #include "tests/kernels/attention_cases.hpp"
 
-namespace {
+namespace attention_terms_test {
 
 namespace ef = eigenformer;
 using ef::Index;
@@ -99,7 +99,11 @@ class Attending {
     ef::Mask<T> mask = mask_.mask();
     if (terms_.bias_reach >= 0) mask.offset_bias = offset_bias_;
     ef::kernels::require_valid_mask("test", mask, s_.scores());
-    ef::kernels::attend<T>(a, {.k = Heads<const T>::head_major(in_.k.data(), s_.key_value_heads, s_.keys, s_.head_size), .v = Heads<const T>::head_major(in_.v.data(), s_.key_value_heads, s_.keys, s_.value_size)}, mask, workspace);
+    ef::kernels::attend<T>(
+        a,
+        {.k = Heads<const T>::head_major(in_.k.data(), s_.key_value_heads, s_.keys, s_.head_size),
+         .v = Heads<const T>::head_major(in_.v.data(), s_.key_value_heads, s_.keys, s_.value_size)},
+        mask, workspace);
     return result;
   }
 
@@ -295,8 +299,12 @@ TEST(AttentionTerms, SoftCapOfLargeScores) {
       .scale = 1};
   a.soft_cap = 3;
   ef::Workspace workspace;
-  ef::kernels::attend<double>(a, {.k = ef::kernels::Heads<const double>::head_major(in.k.data(), 1, 2, 1), .v = ef::kernels::Heads<const double>::head_major(in.v.data(), 1, 2, 1)}, {}, workspace);
+  ef::kernels::attend<double>(
+      a,
+      {.k = ef::kernels::Heads<const double>::head_major(in.k.data(), 1, 2, 1),
+       .v = ef::kernels::Heads<const double>::head_major(in.v.data(), 1, 2, 1)},
+      {}, workspace);
   EXPECT_NEAR(y, 1 / (1 + std::exp(-3.0)), 1e-15);
 }
 
-}  // namespace
+}  // namespace attention_terms_test

@@ -8,7 +8,7 @@
 
 #include "tests/kernels/attention_cases.hpp"
 
-namespace {
+namespace attention_test {
 
 namespace ef = eigenformer;
 using ef::Index;
@@ -171,4 +171,4 @@ TEST(Attention, RefusesWhatDoesNotFit) {
   EXPECT_THROW(ef::scaled_dot_product_attention(in.q, no_heads, no_values), std::invalid_argument);
 }
 
-}  // namespace
+}  // namespace attention_test

@@ -8,7 +8,7 @@
 #include "eigenformer/kernels/target.hpp"
 #include "tests/reference/numbers.hpp"
 
-namespace {
+namespace elementary_test {
 
 namespace ef = eigenformer;
 using ef::Index;
@@ -150,4 +150,4 @@ TEST(Elementary, OtherNumberTypesTakeTheirOwnFunctions) {
   }
 }
 
-}  // namespace
+}  // namespace elementary_test

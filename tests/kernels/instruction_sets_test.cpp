@@ -13,7 +13,7 @@
 #include "eigenformer/kernels/packing.hpp"
 #include "tests/reference/numbers.hpp"
 
-namespace {
+namespace instruction_sets_test {
 
 namespace ef = eigenformer;
 namespace k = ef::kernels;
@@ -39,8 +39,7 @@ std::vector<Set<T>> sets() {
 }
 
 std::vector<const k::CompressedTarget<float>*> compressed_sets() {
-  std::vector<const k::CompressedTarget<float>*> result{
-      &k::native::compressed_functions<float>};
+  std::vector<const k::CompressedTarget<float>*> result{&k::native::compressed_functions<float>};
 #if EIGENFORMER_CHOOSES_AT_RUN_TIME
   if (k::instruction_set() != k::InstructionSet::native)
     result.push_back(&k::avx2::compressed_functions<float>);
@@ -78,19 +77,19 @@ TYPED_TEST(InstructionSets, ProductsAreTheChainOfTheirOwnMultiplyAdd) {
           auto c = reference::random_tensor<T, 2>({rows, columns}, 4);
           const auto before = c;
           machine.macrokernel({.rows = rows,
-                                   .columns = columns,
-                                   .depth = depth,
-                                   .a = a.data(),
-                                   .a_stride = depth,
-                                   .panels = panels.data(),
-                                   .panel_stride = depth * k::panel_width<T>,
-                                   .c = c.data(),
-                                   .c_stride = columns,
-                                   .start = start,
-                                   .bias = bias.data()});
+                               .columns = columns,
+                               .depth = depth,
+                               .a = a.data(),
+                               .a_stride = depth,
+                               .panels = panels.data(),
+                               .panel_stride = depth * k::panel_width<T>,
+                               .c = c.data(),
+                               .c_stride = columns,
+                               .start = start,
+                               .bias = bias.data()});
           ef::Tensor<T, 1> single({columns});
           machine.single_row_macrokernel(a.data(), factor, 0, columns, depth, bias.data(),
-                                      single.data());
+                                         single.data());
           for (Index m = 0; m < rows; ++m) {
             for (Index n = 0; n < columns; ++n) {
               T chain = start == k::Start::bias     ? bias(n)
@@ -223,17 +222,17 @@ TEST(CompressedInstructionSets, IntegerProductsAreExact) {
       const std::vector<float> b_scales(static_cast<std::size_t>(columns), 1.0f);
       ef::Tensor<float, 2> c({rows, columns});
       machine->macrokernel_int8({.rows = rows,
-                                   .columns = columns,
-                                   .depth = depth,
-                                   .a = a.data(),
-                                   .a_stride = stride,
-                                   .a_scales = a_scales.data(),
-                                   .panels = panels.data(),
-                                   .panel_stride = panel,
-                                   .b_scales = b_scales.data(),
-                                   .bias = nullptr,
-                                   .c = c.data(),
-                                   .c_stride = columns});
+                                 .columns = columns,
+                                 .depth = depth,
+                                 .a = a.data(),
+                                 .a_stride = stride,
+                                 .a_scales = a_scales.data(),
+                                 .panels = panels.data(),
+                                 .panel_stride = panel,
+                                 .b_scales = b_scales.data(),
+                                 .bias = nullptr,
+                                 .c = c.data(),
+                                 .c_stride = columns});
       for (Index m = 0; m < rows; ++m) {
         for (Index n = 0; n < columns; ++n) {
           int sum = 0;
@@ -320,4 +319,4 @@ TEST(CompressedInstructionSets, Bfloat16AndInt8PanelsAreReadAsWritten) {
   }
 }
 
-}  // namespace
+}  // namespace instruction_sets_test

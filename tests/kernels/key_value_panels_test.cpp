@@ -12,7 +12,7 @@
 #include "eigenformer/nn/key_value_cache.hpp"
 #include "tests/reference/numbers.hpp"
 
-namespace {
+namespace key_value_panels_test {
 
 namespace ef = eigenformer;
 using ef::Index;
@@ -277,4 +277,4 @@ TEST(KeyValuePanels, ThreadsWriteTheSame) {
   }
 }
 
-}  // namespace
+}  // namespace key_value_panels_test

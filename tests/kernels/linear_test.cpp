@@ -10,7 +10,7 @@
 #include "tests/reference/activation.hpp"
 #include "tests/reference/matrix_product.hpp"
 
-namespace {
+namespace linear_test {
 
 namespace ef = eigenformer;
 using ef::Activation;
@@ -78,4 +78,4 @@ TEST(Add, AddsInPlaceToo) {
   }
 }
 
-}  // namespace
+}  // namespace linear_test

@@ -8,7 +8,7 @@
 #include "eigenformer/base/thread_pool.hpp"
 #include "tests/reference/numbers.hpp"
 
-namespace {
+namespace logits_test {
 
 namespace ef = eigenformer;
 using ef::Index;
@@ -64,7 +64,8 @@ TYPED_TEST(LogitsTest, ScaleThenBiasThenCap) {
     for (const bool biased : {false, true}) {
       for (const T cap : {T(0), T(5)}) {
         Tensor<T, 2> y = x;
-        ef::kernels::scale_and_cap_logits<T>(y, scale, biased ? bias.data() : nullptr, cap, workspace);
+        ef::kernels::scale_and_cap_logits<T>(y, scale, biased ? bias.data() : nullptr, cap,
+                                             workspace);
         reference::Reals<2> expected(x.shape());
         for (Index i = 0; i < x.size(); ++i) {
           Real& e = expected.data()[i];
@@ -96,4 +97,4 @@ TEST(Logits, ThreadsDoNotChangeBits) {
   }
 }
 
-}  // namespace
+}  // namespace logits_test

@@ -15,7 +15,7 @@
 #include "eigenformer/kernels/sinusoidal.hpp"
 #include "tests/reference/embeddings.hpp"
 
-namespace {
+namespace lookups_test {
 
 namespace ef = eigenformer;
 using ef::Index;
@@ -196,4 +196,4 @@ TEST(IntegerSequence, TakesIntegersOf32And64Bits) {
   EXPECT_EQ(ef::IntegerSequence(tensor)[1], 9);
 }
 
-}  // namespace
+}  // namespace lookups_test

@@ -9,14 +9,14 @@
 #include "eigenformer/base/thread_pool.hpp"
 #include "tests/reference/numbers.hpp"
 
-namespace {
+namespace matrix_product_test {
 
 namespace ef = eigenformer;
 using ef::Index;
 using ef::Tensor;
 using ef::kernels::MatrixProduct;
-using ef::kernels::rows_per_packing;
 using ef::kernels::RightFactor;
+using ef::kernels::rows_per_packing;
 using reference::Real;
 
 enum class Order { rows, columns, panels };
@@ -264,4 +264,4 @@ TEST(MatrixProduct, NotANumberStaysInItsRowAndColumn) {
   }
 }
 
-}  // namespace
+}  // namespace matrix_product_test

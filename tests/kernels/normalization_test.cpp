@@ -10,7 +10,7 @@
 #include "eigenformer/kernels/layer_norm.hpp"
 #include "eigenformer/kernels/rms_norm.hpp"
 
-namespace {
+namespace normalization_test {
 
 namespace ef = eigenformer;
 using ef::Index;
@@ -242,4 +242,4 @@ TYPED_TEST(NormTest, OfASumHasTheBitsOfAddingFirst) {
   }
 }
 
-}  // namespace
+}  // namespace normalization_test

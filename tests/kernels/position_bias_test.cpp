@@ -6,7 +6,7 @@
 #include "eigenformer/kernels/relative_bias.hpp"
 #include "tests/reference/positions.hpp"
 
-namespace {
+namespace position_bias_test {
 
 namespace ef = eigenformer;
 using ef::Index;
@@ -106,4 +106,4 @@ TEST(RelativeBuckets, SpreadOverOffsets) {
   }
 }
 
-}  // namespace
+}  // namespace position_bias_test

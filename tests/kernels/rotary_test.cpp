@@ -8,7 +8,7 @@
 #include "eigenformer/base/thread_pool.hpp"
 #include "tests/reference/positions.hpp"
 
-namespace {
+namespace rotary_test {
 
 namespace ef = eigenformer;
 using ef::Index;
@@ -390,4 +390,4 @@ TEST(Rotary, RefusesWhatMakesNoSense) {
   }
 }
 
-}  // namespace
+}  // namespace rotary_test

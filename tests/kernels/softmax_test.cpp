@@ -10,7 +10,7 @@
 #include "eigenformer/base/thread_pool.hpp"
 #include "tests/reference/normalization.hpp"
 
-namespace {
+namespace softmax_test {
 
 namespace ef = eigenformer;
 using ef::Index;
@@ -155,4 +155,4 @@ TEST(MaskedSoftmax, RefusesWrongLengths) {
   }
 }
 
-}  // namespace
+}  // namespace softmax_test

@@ -5,7 +5,7 @@
 #include "eigenformer/models/transformer.hpp"
 #include "tests/models/decoding.hpp"
 
-namespace {
+namespace causality_test {
 
 using namespace decoding;
 
@@ -77,4 +77,4 @@ TYPED_TEST(CausalityTest, OfTransformers) {
   }
 }
 
-}  // namespace
+}  // namespace causality_test

@@ -6,7 +6,7 @@
 #include "eigenformer/models/pretrained.hpp"
 #include "tests/reference/numbers.hpp"
 
-namespace {
+namespace decoder_arguments_test {
 
 namespace ef = eigenformer;
 using ef::Index;
@@ -62,10 +62,10 @@ TEST(DecoderArguments, CachesThatWereMovedFromAreRefused) {
 
 TEST(DecoderArguments, ACacheOfOtherHeadsKeepsItsMemory) {
   ef::TransformerConfig config{.hidden_size = 8,
-                                .num_hidden_layers = 2,
-                                .num_attention_heads = 2,
-                                .intermediate_size = 13,
-                                .cross_attention = true};
+                               .num_hidden_layers = 2,
+                               .num_attention_heads = 2,
+                               .intermediate_size = 13,
+                               .cross_attention = true};
   const auto two = drawn<ef::DecoderStack<float>>(config);
   config.num_attention_heads = 4;
   const auto four = drawn<ef::DecoderStack<float>>(config);
@@ -84,11 +84,10 @@ TEST(DecoderArguments, ACacheOfOtherHeadsKeepsItsMemory) {
 }
 
 TEST(DecoderArguments, ALayersCacheNeedsItsMemory) {
-  const auto layer =
-      drawn<ef::DecoderLayer<float>>(ef::TransformerConfig{.hidden_size = 8,
-                                                            .num_attention_heads = 2,
-                                                            .intermediate_size = 13,
-                                                            .cross_attention = true});
+  const auto layer = drawn<ef::DecoderLayer<float>>(ef::TransformerConfig{.hidden_size = 8,
+                                                                          .num_attention_heads = 2,
+                                                                          .intermediate_size = 13,
+                                                                          .cross_attention = true});
   const ef::Tensor<float, 3> x({1, 3, 8});
   ef::Tensor<float, 3> y(x.shape());
   ef::Workspace workspace;
@@ -259,4 +258,4 @@ TEST(TransformerConfig, EveryFieldReachesBothHalves) {
   EXPECT_EQ(ef::both_halves(c).decoder.num_hidden_layers, 103);
 }
 
-}  // namespace
+}  // namespace decoder_arguments_test

@@ -10,7 +10,7 @@
 #include "tests/models/decoding.hpp"
 #include "tests/reference/allocations.hpp"
 
-namespace {
+namespace decoder_cache_state_test {
 
 using namespace decoding;
 
@@ -351,4 +351,4 @@ TYPED_TEST(DecoderCacheStateTest, EmptyCalls) {
   }
 }
 
-}  // namespace
+}  // namespace decoder_cache_state_test

@@ -10,7 +10,7 @@
 #include "eigenformer/nn/rms_norm.hpp"
 #include "tests/models/decoding.hpp"
 
-namespace {
+namespace decoder_cache_test {
 
 using namespace decoding;
 
@@ -173,7 +173,9 @@ TYPED_TEST(DecoderCacheTest, PositionsAndTypesOfTheCaller) {
               part_types = pieces::cut(types, begin, piece, 0),
               part_positions = pieces::cut(positions, begin, piece, 0);
     Tensor<T, 3> logits({2, piece.tokens, vocabulary});
-    model.forward(part, cache, {.embedding = {.token_types = part_types, .positions = part_positions}}, logits, workspace);
+    model.forward(part, cache,
+                  {.embedding = {.token_types = part_types, .positions = part_positions}}, logits,
+                  workspace);
     for (Index b = 0; b < 2; ++b) {
       EXPECT_TRUE(reference::same_bits(&logits(b, 0, 0), &whole(b, begin[0], 0),
                                        piece.tokens * vocabulary));
@@ -206,7 +208,9 @@ TYPED_TEST(DecoderCacheTest, PaddingOnTheLeft) {
     Tensor<bool, 2> seen({2, keys});
     for (Index b = 0; b < 2; ++b) std::copy_n(&keep(b, 0), keys, &seen(b, 0));
     Tensor<T, 3> logits({2, piece.tokens, vocabulary});
-    model.forward(part, cache, {.mask = {.key_allowed = seen}, .embedding = {.positions = part_positions}}, logits, workspace);
+    model.forward(part, cache,
+                  {.mask = {.key_allowed = seen}, .embedding = {.positions = part_positions}},
+                  logits, workspace);
     for (Index t = 0; t < piece.tokens; ++t) {
       const Index own = begin[0] + t - padding;
       if (own < 0) continue;
@@ -219,4 +223,4 @@ TYPED_TEST(DecoderCacheTest, PaddingOnTheLeft) {
   }
 }
 
-}  // namespace
+}  // namespace decoder_cache_test

@@ -4,7 +4,7 @@
 #include "tests/models/model_cases.hpp"
 
 namespace laws {
-namespace {
+namespace decoder_stack_laws_test {
 
 ef::TransformerConfig small_stack(ef::NormPlacement placement) {
   return {.hidden_size = 53,
@@ -104,11 +104,10 @@ struct TransformerStackCase : OnTwoSequences {
   }
 };
 
-}  // namespace
-
 LAWS_HOLD_FOR(DecoderStackWithRelativeBias, SelfStackCase);
 LAWS_HOLD_FOR(PreNormDecoderStackWithMemory, PreCrossStackCase);
 LAWS_HOLD_FOR(PostNormDecoderStackWithMemory, PostCrossStackCase);
 LAWS_HOLD_FOR(TransformerStack, TransformerStackCase);
 
+}  // namespace decoder_stack_laws_test
 }  // namespace laws

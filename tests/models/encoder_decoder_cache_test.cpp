@@ -13,7 +13,7 @@
 #include "tests/models/decoding.hpp"
 #include "tests/reference/allocations.hpp"
 
-namespace {
+namespace encoder_decoder_cache_test {
 
 using namespace decoding;
 
@@ -42,17 +42,17 @@ template <class T>
 ef::DecoderStack<T> make_stack(const ef::TransformerConfig& c) {
   return random_model<ef::DecoderStack<T>>(
       ef::TransformerConfig{.hidden_size = width,
-                             .num_hidden_layers = 2,
-                             .num_attention_heads = c.num_attention_heads,
-                             .num_key_value_heads = c.num_key_value_heads,
-                             .head_size = c.head_size,
-                             .intermediate_size = c.intermediate_size,
-                             .cross_attention = true,
-                             .key_value_size = memory_width,
-                             .norm_placement = c.norm_placement,
-                             .final_norm = c.final_norm,
-                             .attention_positions = c.attention_positions,
-                             .sliding_window = c.sliding_window});
+                            .num_hidden_layers = 2,
+                            .num_attention_heads = c.num_attention_heads,
+                            .num_key_value_heads = c.num_key_value_heads,
+                            .head_size = c.head_size,
+                            .intermediate_size = c.intermediate_size,
+                            .cross_attention = true,
+                            .key_value_size = memory_width,
+                            .norm_placement = c.norm_placement,
+                            .final_norm = c.final_norm,
+                            .attention_positions = c.attention_positions,
+                            .sliding_window = c.sliding_window});
 }
 
 template <class T>
@@ -360,4 +360,4 @@ TYPED_TEST(EncoderDecoderCacheTest, FurtherCallsAllocateNothing) {
   }
 }
 
-}  // namespace
+}  // namespace encoder_decoder_cache_test

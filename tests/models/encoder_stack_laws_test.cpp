@@ -3,7 +3,7 @@
 #include "tests/models/model_cases.hpp"
 
 namespace laws {
-namespace {
+namespace encoder_stack_laws_test {
 
 template <class T>
 struct PostNormStackCase : OnTokens<53, true> {
@@ -50,9 +50,8 @@ struct PreNormStackCase : PostNormStackCase<T> {
   }
 };
 
-}  // namespace
-
 LAWS_HOLD_FOR(PostNormStack, PostNormStackCase);
 LAWS_HOLD_FOR(PreNormStack, PreNormStackCase);
 
+}  // namespace encoder_stack_laws_test
 }  // namespace laws

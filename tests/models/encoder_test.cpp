@@ -11,7 +11,7 @@
 #include "tests/reference/embeddings.hpp"
 #include "tests/reference/encoder_layer.hpp"
 
-namespace {
+namespace encoder_test {
 
 namespace ef = eigenformer;
 using ef::Index;
@@ -29,12 +29,12 @@ class EncoderTest : public ::testing::Test {
   static ef::EncoderStack<T> stack(Index width, Index depth, NormPlacement placement) {
     return random_module<ef::EncoderStack<T>>(
         ef::TransformerConfig{.hidden_size = width,
-                               .num_hidden_layers = depth,
-                               .num_attention_heads = 3,
-                               .head_size = 5,
-                               .intermediate_size = 2 * width + 1,
-                               .norm_placement = placement,
-                               .final_norm = placement == NormPlacement::pre},
+                              .num_hidden_layers = depth,
+                              .num_attention_heads = 3,
+                              .head_size = 5,
+                              .intermediate_size = 2 * width + 1,
+                              .norm_placement = placement,
+                              .final_norm = placement == NormPlacement::pre},
         7, 0.3);
   }
 
@@ -47,15 +47,15 @@ class EncoderTest : public ::testing::Test {
   static ef::TransformerEncoder<T> encoder(Index width, Index depth, NormPlacement placement) {
     return random_module<ef::TransformerEncoder<T>>(
         ef::TransformerConfig{.vocab_size = 11,
-                                     .hidden_size = width,
-                                     .num_hidden_layers = depth,
-                                     .num_attention_heads = 3,
-                                     .head_size = 5,
-                                     .intermediate_size = 2 * width + 1,
-                                     .max_position_embeddings = 31,
-                                     .type_vocab_size = 2,
-                                     .norm_placement = placement,
-                                     .final_norm = placement == NormPlacement::pre},
+                              .hidden_size = width,
+                              .num_hidden_layers = depth,
+                              .num_attention_heads = 3,
+                              .head_size = 5,
+                              .intermediate_size = 2 * width + 1,
+                              .max_position_embeddings = 31,
+                              .type_vocab_size = 2,
+                              .norm_placement = placement,
+                              .final_norm = placement == NormPlacement::pre},
         7, 0.3);
   }
 };
@@ -260,4 +260,4 @@ TEST(TransformerEncoder, BadMaskLeavesTheResultAlone) {
   for (float value : y) EXPECT_EQ(value, 0);
 }
 
-}  // namespace
+}  // namespace encoder_test

@@ -14,7 +14,7 @@
 #include "tests/reference/allocations.hpp"
 #include "tests/reference/numbers.hpp"
 
-namespace {
+namespace failing_allocations_test {
 
 namespace ef = eigenformer;
 using ef::Index;
@@ -248,4 +248,4 @@ TEST(FailingTasks, LeaveTheCacheAsItWas) {
   EXPECT_GT(points, 5);
 }
 
-}  // namespace
+}  // namespace failing_allocations_test

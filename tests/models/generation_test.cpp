@@ -14,7 +14,7 @@
 #include "tests/reference/allocations.hpp"
 #include "tests/reference/beam_search.hpp"
 
-namespace {
+namespace generation_test {
 
 namespace ef = eigenformer;
 using ef::Generated;
@@ -673,4 +673,4 @@ TYPED_TEST(Generation, TokensAfterTheFirstAllocateNothing) {
   EXPECT_EQ(allocations[49], allocations[2]);
 }
 
-}  // namespace
+}  // namespace generation_test

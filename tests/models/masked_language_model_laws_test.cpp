@@ -3,7 +3,7 @@
 #include "tests/models/model_cases.hpp"
 
 namespace laws {
-namespace {
+namespace masked_language_model_laws_test {
 
 template <class T>
 struct MaskedLanguageModelCase : TextModelCase<T, ef::MaskedLanguageModel<T>> {
@@ -18,8 +18,7 @@ struct MaskedLanguageModelCase : TextModelCase<T, ef::MaskedLanguageModel<T>> {
   static ef::Shape<3> output_shape(const Input& in) { return {in.ids.dim(0), in.ids.dim(1), 11}; }
 };
 
-}  // namespace
-
 LAWS_HOLD_FOR(MaskedLanguageModel, MaskedLanguageModelCase);
 
+}  // namespace masked_language_model_laws_test
 }  // namespace laws

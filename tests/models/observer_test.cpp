@@ -10,7 +10,7 @@
 #include "tests/reference/allocations.hpp"
 #include "tests/reference/numbers.hpp"
 
-namespace {
+namespace observer_test {
 
 namespace ef = eigenformer;
 using ef::Index;
@@ -181,4 +181,4 @@ TEST(Observer, CostsNothingWhenNothingIsAsked) {
   EXPECT_EQ(workspace.capacity(), capacity);
 }
 
-}  // namespace
+}  // namespace observer_test

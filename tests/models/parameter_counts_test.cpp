@@ -8,7 +8,7 @@
 #include "eigenformer/models/vision_transformer.hpp"
 #include "eigenformer/nn/gated_feed_forward.hpp"
 
-namespace {
+namespace parameter_counts_test {
 
 namespace ef = eigenformer;
 using ef::Index;
@@ -92,4 +92,4 @@ TEST(ParameterCounts, GatedAndPlainFeedForward) {
   EXPECT_EQ(gated(true), 2392);
 }
 
-}  // namespace
+}  // namespace parameter_counts_test

@@ -4,7 +4,7 @@
 
 #include "tests/models/checkpoint_copies.hpp"
 
-namespace {
+namespace pretrained_decoders_test {
 
 using ef::Index;
 using nlohmann::json;
@@ -26,8 +26,7 @@ ef::ConfigFile config_of(const std::string& name, const json& changes = json::ob
   return ef::ConfigFile(config.dump(), "config.json");
 }
 
-ef::TransformerConfig decoder(const std::string& name,
-                                     const json& changes = json::object()) {
+ef::TransformerConfig decoder(const std::string& name, const json& changes = json::object()) {
   return ef::decoder_config_from(config_of(name, changes));
 }
 ef::TransformerConfig transformer(const std::string& name, const json& changes = json::object()) {
@@ -394,4 +393,4 @@ TEST(PretrainedTransformers, SurviveMutations) {
   test::expect_survives("bart", [](auto& files) { ef::load_transformer<float>(files); });
 }
 
-}  // namespace
+}  // namespace pretrained_decoders_test

@@ -3,7 +3,7 @@
 
 #include "tests/models/checkpoint_copies.hpp"
 
-namespace {
+namespace pretrained_test {
 
 using ef::Index;
 using ef::Tensor;
@@ -307,4 +307,4 @@ TEST(PretrainedFiles, SurviveMutations) {
                         [](auto& files) { ef::load_vision_transformer<float>(files); });
 }
 
-}  // namespace
+}  // namespace pretrained_test

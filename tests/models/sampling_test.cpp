@@ -9,7 +9,7 @@
 #include "tests/reference/allocations.hpp"
 #include "tests/reference/sampling.hpp"
 
-namespace {
+namespace sampling_test {
 
 namespace ef = eigenformer;
 using ef::Index;
@@ -585,4 +585,4 @@ TYPED_TEST(Sampling, TheSecondCallAllocatesNothing) {
   }
 }
 
-}  // namespace
+}  // namespace sampling_test

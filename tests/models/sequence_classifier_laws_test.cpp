@@ -3,7 +3,7 @@
 #include "tests/models/model_cases.hpp"
 
 namespace laws {
-namespace {
+namespace sequence_classifier_laws_test {
 
 template <class T>
 struct ClassifierCase : TextModelCase<T, ef::SequenceClassifier<T>> {
@@ -38,9 +38,8 @@ struct ClassifierWithoutPoolerCase : ClassifierCase<T> {
   }
 };
 
-}  // namespace
-
 LAWS_HOLD_FOR(SequenceClassifier, ClassifierCase);
 LAWS_HOLD_FOR(SequenceClassifierWithoutPooler, ClassifierWithoutPoolerCase);
 
+}  // namespace sequence_classifier_laws_test
 }  // namespace laws

@@ -11,7 +11,7 @@
 #include "eigenformer/eigenformer.hpp"
 #include "tests/reference/numbers.hpp"
 
-namespace {
+namespace sequences_test {
 
 namespace ef = eigenformer;
 using ef::Index;
@@ -163,7 +163,8 @@ TYPED_TEST(Sequences, AreRefusedWhereTheyCanNotBeFollowed) {
   EXPECT_THROW(attention(x, Mask{.sequence_lengths = wrong}), std::invalid_argument);
   EXPECT_THROW(attention(x, Mask{.sequence_lengths = negative}), std::invalid_argument);
   EXPECT_THROW(attention(x, other, Mask{.sequence_lengths = lengths}), std::invalid_argument);
-  EXPECT_THROW(attention.attention_weights(x, x, Mask{.sequence_lengths = lengths}), std::invalid_argument);
+  EXPECT_THROW(attention.attention_weights(x, x, Mask{.sequence_lengths = lengths}),
+               std::invalid_argument);
   EXPECT_THROW(attention(x, Mask{.query_offset = 1, .sequence_lengths = lengths}),
                std::invalid_argument);
   EXPECT_THROW(
@@ -212,4 +213,4 @@ TYPED_TEST(Sequences, OfTheInputsMustBeThoseOfTheMask) {
                std::invalid_argument);
 }
 
-}  // namespace
+}  // namespace sequences_test

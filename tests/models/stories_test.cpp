@@ -13,7 +13,7 @@
 #include "eigenformer/models/generation.hpp"
 #include "eigenformer/models/pretrained.hpp"
 
-namespace {
+namespace stories_test {
 
 namespace ef = eigenformer;
 using ef::Index;
@@ -114,4 +114,4 @@ TEST(Stories260K, FromTheOriginalFiles) {
   expect_golden(ef::load_llama2c_decoder<float>(files / "stories260K.bin"));
 }
 
-}  // namespace
+}  // namespace stories_test

@@ -5,7 +5,7 @@
 #include "tests/models/model_cases.hpp"
 
 namespace laws {
-namespace {
+namespace transformer_decoder_laws_test {
 
 ef::TransformerConfig small_decoder() {
   return {.vocab_size = 11,
@@ -123,10 +123,9 @@ struct MemoryDecoderCase : OnIdsAndMemory {
   }
 };
 
-}  // namespace
-
 LAWS_HOLD_FOR(TiedDecoder, TiedCase);
 LAWS_HOLD_FOR(GatedDecoder, GatedDecoderCase);
 LAWS_HOLD_FOR(DecoderWithMemory, MemoryDecoderCase);
 
+}  // namespace transformer_decoder_laws_test
 }  // namespace laws

@@ -5,7 +5,7 @@
 #include "tests/models/model_cases.hpp"
 
 namespace laws {
-namespace {
+namespace transformer_encoder_laws_test {
 
 template <class T>
 struct EncoderCase : OnIds<true> {
@@ -63,9 +63,8 @@ struct GatedEncoderCase : OnIds<true> {
   }
 };
 
-}  // namespace
-
 LAWS_HOLD_FOR(TransformerEncoder, EncoderCase);
 LAWS_HOLD_FOR(GatedEncoder, GatedEncoderCase);
 
+}  // namespace transformer_encoder_laws_test
 }  // namespace laws

@@ -5,7 +5,7 @@
 #include "tests/models/model_cases.hpp"
 
 namespace laws {
-namespace {
+namespace transformer_laws_test {
 
 ef::TransformerConfig small_transformer() {
   return {.vocab_size = 11,
@@ -102,9 +102,8 @@ struct GatedCase : AnyTransformerCase<T, Gated<T>> {
   }
 };
 
-}  // namespace
-
 LAWS_HOLD_FOR(SharedTransformer, SharedCase);
 LAWS_HOLD_FOR(GatedTransformer, GatedCase);
 
+}  // namespace transformer_laws_test
 }  // namespace laws

@@ -3,7 +3,7 @@
 #include "tests/models/model_cases.hpp"
 
 namespace laws {
-namespace {
+namespace vision_transformer_laws_test {
 
 template <class T>
 struct VisionTransformerCase : OnImages {
@@ -58,9 +58,8 @@ struct VisionFeaturesCase : VisionTransformerCase<T> {
   }
 };
 
-}  // namespace
-
 LAWS_HOLD_FOR(VisionTransformer, VisionTransformerCase);
 LAWS_HOLD_FOR(VisionTransformerFeatures, VisionFeaturesCase);
 
+}  // namespace vision_transformer_laws_test
 }  // namespace laws

@@ -11,7 +11,7 @@
 #include "tests/reference/decoder_layer.hpp"
 #include "tests/reference/embeddings.hpp"
 
-namespace {
+namespace whole_decoders_test {
 
 using namespace decoding;
 using reference::Real;
@@ -121,19 +121,19 @@ TYPED_TEST(WholeDecodersTest, Stacks) {
     for (Index layers : {0, 1, 2}) {
       const auto stack = random_model<ef::TransformerStack<T>>(
           ef::EncoderDecoderConfig{.encoder = {.hidden_size = 13,
-                                                 .num_attention_heads = 3,
-                                                 .head_size = 5,
-                                                 .intermediate_size = 17,
-                                                 .norm_placement = placement,
-                                                 .final_norm = true},
-                                     .decoder = {.hidden_size = 29,
-                                                 .num_hidden_layers = layers,
-                                                 .num_attention_heads = 6,
-                                                 .num_key_value_heads = 3,
-                                                 .head_size = 10,
-                                                 .intermediate_size = 31,
-                                                 .norm_placement = placement,
-                                                 .final_norm = layers != 1}});
+                                               .num_attention_heads = 3,
+                                               .head_size = 5,
+                                               .intermediate_size = 17,
+                                               .norm_placement = placement,
+                                               .final_norm = true},
+                                   .decoder = {.hidden_size = 29,
+                                               .num_hidden_layers = layers,
+                                               .num_attention_heads = 6,
+                                               .num_key_value_heads = 3,
+                                               .head_size = 10,
+                                               .intermediate_size = 31,
+                                               .norm_placement = placement,
+                                               .final_norm = layers != 1}});
       const Reals<3> memory = reference::encoder_layers(stack.encoder, widen(source), plain);
       const Reals<3> expected =
           reference::decoder_layers(stack.decoder, widen(target), memory, {}, plain);
@@ -192,4 +192,4 @@ TYPED_TEST(WholeDecodersTest, BiasesByOffsetBesideTheStacksOwn) {
   refused("TransformerDecoder", [&] { decoder.hidden(ids, {.mask = mask}, y, workspace); });
 }
 
-}  // namespace
+}  // namespace whole_decoders_test

@@ -9,7 +9,7 @@
 #include "tests/reference/embeddings.hpp"
 #include "tests/reference/encoder_layer.hpp"
 
-namespace {
+namespace whole_models_test {
 
 namespace ef = eigenformer;
 using ef::Index;
@@ -38,13 +38,13 @@ TYPED_TEST(ModelTest, VisionTransformer) {
   using T = TypeParam;
   const auto model =
       random_module<ef::VisionTransformer<T>>(ef::TransformerConfig{.image_size = {7, 11},
-                                                                          .patch_size = {2, 5},
-                                                                          .hidden_size = 13,
-                                                                          .num_hidden_layers = 2,
-                                                                          .num_attention_heads = 3,
-                                                                          .head_size = 5,
-                                                                          .intermediate_size = 29,
-                                                                          .num_labels = 17});
+                                                                    .patch_size = {2, 5},
+                                                                    .hidden_size = 13,
+                                                                    .num_hidden_layers = 2,
+                                                                    .num_attention_heads = 3,
+                                                                    .head_size = 5,
+                                                                    .intermediate_size = 29,
+                                                                    .num_labels = 17});
   const auto images = reference::random_tensor<T, 4>({3, 3, 7, 11}, 5);
   const Reals<3> patches = reference::patch_embedding(model.patch_embedding, widen(images));
   Reals<3> tokens({3, 7, 13});
@@ -120,4 +120,4 @@ TYPED_TEST(ModelTest, TextModels) {
                         roundings));
 }
 
-}  // namespace
+}  // namespace whole_models_test

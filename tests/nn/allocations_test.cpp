@@ -9,7 +9,7 @@
 #include "eigenformer/nn/multi_head_attention.hpp"
 #include "tests/reference/counting_new.hpp"
 
-namespace {
+namespace allocations_test {
 
 TEST(Allocations, AreCounted) {
   const long before = reference::allocations();
@@ -50,4 +50,4 @@ TEST(Allocations, SequencesNeedNoneTheSecondTime) {
   EXPECT_EQ(reference::allocations(), before);
 }
 
-}  // namespace
+}  // namespace allocations_test

@@ -10,7 +10,7 @@
 #include "tests/nn/pieces.hpp"
 #include "tests/reference/allocations.hpp"
 
-namespace {
+namespace attention_cache_test {
 
 namespace ef = eigenformer;
 using ef::Index;
@@ -475,4 +475,4 @@ TYPED_TEST(AttentionCacheTest, EmptyCalls) {
   for (Index c = 0; c < hidden; ++c) EXPECT_EQ(padded(1, 0, c), module.output.bias(c));
 }
 
-}  // namespace
+}  // namespace attention_cache_test

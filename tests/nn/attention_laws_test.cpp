@@ -4,7 +4,7 @@
 #include "tests/nn/module_cases.hpp"
 
 namespace laws {
-namespace {
+namespace attention_laws_test {
 
 Parameters attention_parameters(Index hidden, Index query, Index key_value, Index memory) {
   Parameters list;
@@ -95,11 +95,10 @@ struct AdditiveAttentionCase : OnTwoSequences {
   }
 };
 
-}  // namespace
-
 LAWS_HOLD_FOR(SelfAttention, SelfAttentionCase);
 LAWS_HOLD_FOR(GroupedCausalAttention, GroupedCausalAttentionCase);
 LAWS_HOLD_FOR(CrossAttention, CrossAttentionCase);
 LAWS_HOLD_FOR(AdditiveAttention, AdditiveAttentionCase);
 
+}  // namespace attention_laws_test
 }  // namespace laws

@@ -10,7 +10,7 @@
 #include "tests/nn/differential.hpp"
 #include "tests/reference/encoder_layer.hpp"
 
-namespace {
+namespace attention_modules_test {
 
 namespace ef = eigenformer;
 using ef::Index;
@@ -224,8 +224,9 @@ TEST(EncoderLayer, ShowsItsAttentionWeightsToAnObserver) {
         weights = Tensor<float, 4>(seen);
       }};
   layer.forward(x, {.causal = true}, y, observer, workspace);
-  EXPECT_TRUE(reference::same_bits(weights, layer.attention.attention_weights(x, x, {.causal = true})));
+  EXPECT_TRUE(
+      reference::same_bits(weights, layer.attention.attention_weights(x, x, {.causal = true})));
   EXPECT_TRUE(reference::same_bits(y, layer(x, {.causal = true})));
 }
 
-}  // namespace
+}  // namespace attention_modules_test

@@ -4,7 +4,7 @@
 #include "tests/nn/module_cases.hpp"
 
 namespace laws {
-namespace {
+namespace attention_positions_laws_test {
 
 constexpr Index heads = 6, head_size = 10;
 
@@ -133,8 +133,6 @@ using NormsAndCapCase = ConfiguredCase<T, NormsAndCap>;
 template <class T>
 using SlidingWindowCase = ConfiguredCase<T, SlidingWindow>;
 
-}  // namespace
-
 LAWS_HOLD_FOR(RotaryAttention, RotaryCase);
 LAWS_HOLD_FOR(InterleavedYarnAttention, InterleavedYarnCase);
 LAWS_HOLD_FOR(AlibiAttention, AlibiCase);
@@ -144,4 +142,5 @@ LAWS_HOLD_FOR(RelativeKeyQueryAttention, RelativeKeyQueryCase);
 LAWS_HOLD_FOR(NormedAndCappedAttention, NormsAndCapCase);
 LAWS_HOLD_FOR(SlidingWindowAttention, SlidingWindowCase);
 
+}  // namespace attention_positions_laws_test
 }  // namespace laws

@@ -5,7 +5,7 @@
 #include "tests/nn/module_cases.hpp"
 
 namespace laws {
-namespace {
+namespace decoder_layer_laws_test {
 
 ef::TransformerConfig small_layer(ef::NormPlacement placement) {
   return {.hidden_size = 53,
@@ -131,12 +131,11 @@ using PreCrossCase = CrossCase<T, ef::NormPlacement::pre>;
 template <class T>
 using PostCrossCase = CrossCase<T, ef::NormPlacement::post>;
 
-}  // namespace
-
 LAWS_HOLD_FOR(PreNormDecoderLayer, PreSelfCase);
 LAWS_HOLD_FOR(PostNormDecoderLayer, PostSelfCase);
 LAWS_HOLD_FOR(PreNormDecoderLayerWithMemory, PreCrossCase);
 LAWS_HOLD_FOR(PostNormDecoderLayerWithMemory, PostCrossCase);
 LAWS_HOLD_FOR(GatedDecoderLayerWithMemory, GatedCrossCase);
 
+}  // namespace decoder_layer_laws_test
 }  // namespace laws

@@ -11,7 +11,7 @@
 #include "tests/nn/pieces.hpp"
 #include "tests/reference/decoder_layer.hpp"
 
-namespace {
+namespace decoder_modules_test {
 
 namespace ef = eigenformer;
 using ef::Index;
@@ -164,13 +164,13 @@ TYPED_TEST(DecoderModulesTest, ALayerWithItsCache) {
   using T = TypeParam;
   const auto layer = random_module<ef::DecoderLayer<T>>(
       ef::TransformerConfig{.hidden_size = 13,
-                             .num_attention_heads = 6,
-                             .num_key_value_heads = 2,
-                             .head_size = 10,
-                             .intermediate_size = 29,
-                             .cross_attention = true,
-                             .key_value_size = 5,
-                             .attention_positions = {.kind = ef::AttentionPosition::alibi}});
+                            .num_attention_heads = 6,
+                            .num_key_value_heads = 2,
+                            .head_size = 10,
+                            .intermediate_size = 29,
+                            .cross_attention = true,
+                            .key_value_size = 5,
+                            .attention_positions = {.kind = ef::AttentionPosition::alibi}});
   const auto x = reference::random_tensor<T, 3>({2, 149, 13}, 5);
   const auto memory = reference::random_tensor<T, 3>({2, 7, 5}, 6);
   const std::vector<int> lengths = {7, 3};
@@ -191,11 +191,11 @@ TYPED_TEST(DecoderModulesTest, WrongCallsLeaveALayersCacheAsItWas) {
   using T = TypeParam;
   const auto layer =
       random_module<ef::DecoderLayer<T>>(ef::TransformerConfig{.hidden_size = 13,
-                                                                .num_attention_heads = 6,
-                                                                .head_size = 10,
-                                                                .intermediate_size = 29,
-                                                                .cross_attention = true,
-                                                                .key_value_size = 5});
+                                                               .num_attention_heads = 6,
+                                                               .head_size = 10,
+                                                               .intermediate_size = 29,
+                                                               .cross_attention = true,
+                                                               .key_value_size = 5});
   const auto x = reference::random_tensor<T, 3>({2, 3, 13}, 5);
   const auto memory = reference::random_tensor<T, 3>({2, 7, 5}, 6);
   ef::Workspace workspace;
@@ -220,8 +220,7 @@ TYPED_TEST(DecoderModulesTest, WrongCallsLeaveALayersCacheAsItWas) {
 }
 
 TEST(DecoderLayer, RefusesAMemoryItDoesNotAttendToAndTheReverse) {
-  ef::TransformerConfig config{
-      .hidden_size = 12, .num_attention_heads = 4, .intermediate_size = 5};
+  ef::TransformerConfig config{.hidden_size = 12, .num_attention_heads = 4, .intermediate_size = 5};
   const Tensor<float, 3> x({1, 2, 12});
   const ef::DecoderLayer<float> without(config);
   config.cross_attention = true;
@@ -238,13 +237,13 @@ TEST(DecoderLayer, PositionsAndWindowsAreThoseOfTheSelfAttention) {
   for (Kind kind : {Kind::rotary, Kind::alibi, Kind::relative_bias, Kind::relative_key}) {
     const auto layer = random_module<ef::DecoderLayer<float>>(
         ef::TransformerConfig{.hidden_size = 12,
-                               .num_attention_heads = 3,
-                               .intermediate_size = 5,
-                               .cross_attention = true,
-                               .key_value_size = 7,
-                               .attention_positions = {.kind = kind},
-                               .attn_logit_softcapping = 3,
-                               .sliding_window = 2});
+                              .num_attention_heads = 3,
+                              .intermediate_size = 5,
+                              .cross_attention = true,
+                              .key_value_size = 7,
+                              .attention_positions = {.kind = kind},
+                              .attn_logit_softcapping = 3,
+                              .sliding_window = 2});
     const auto& self = layer.self_attention.config;
     const auto& cross = layer.cross_attention->config;
     EXPECT_EQ(self.attention_positions.kind, kind);
@@ -322,4 +321,4 @@ TEST(DecoderModules, ConstructorsRefuseWhatMakesNoSense) {
   expect_refused(ef::LanguageModelHeadConfig{.final_logit_softcapping = -2}, "got -2");
 }
 
-}  // namespace
+}  // namespace decoder_modules_test

@@ -10,7 +10,7 @@
 #include "tests/reference/activation.hpp"
 #include "tests/reference/embeddings.hpp"
 
-namespace {
+namespace embedding_modules_test {
 
 namespace ef = eigenformer;
 using ef::Index;
@@ -188,4 +188,4 @@ TYPED_TEST(EmbeddingModulesTest, PoolerAndLanguageModelHead) {
   EXPECT_THROW(head.forward(x, wrong, logits, workspace), std::invalid_argument);
 }
 
-}  // namespace
+}  // namespace embedding_modules_test

@@ -3,7 +3,7 @@
 #include "tests/nn/module_cases.hpp"
 
 namespace laws {
-namespace {
+namespace embeddings_laws_test {
 
 template <class T>
 struct EmbeddingCase : OnIds<false> {
@@ -83,11 +83,10 @@ struct NoPositionsCase : AnyEmbeddingsCase<T> {
   static Parameters parameters() { return {{"token.weight", "(11, 53)"}, {"norm.weight", "(53)"}}; }
 };
 
-}  // namespace
-
 LAWS_HOLD_FOR(Embedding, EmbeddingCase);
 LAWS_HOLD_FOR(LearnedPositions, LearnedPositionsCase);
 LAWS_HOLD_FOR(SinusoidalPositions, SinusoidalPositionsCase);
 LAWS_HOLD_FOR(NoPositions, NoPositionsCase);
 
+}  // namespace embeddings_laws_test
 }  // namespace laws

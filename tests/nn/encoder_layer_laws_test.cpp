@@ -5,7 +5,7 @@
 #include "tests/nn/module_cases.hpp"
 
 namespace laws {
-namespace {
+namespace encoder_layer_laws_test {
 
 template <class T, class M>
 struct AnyLayerCase : OnTokens<53, true> {
@@ -87,10 +87,9 @@ struct GatedCase : AnyLayerCase<T, GatedLayer<T>> {
   }
 };
 
-}  // namespace
-
 LAWS_HOLD_FOR(PostNormLayer, PostNormCase);
 LAWS_HOLD_FOR(PreNormLayer, PreNormCase);
 LAWS_HOLD_FOR(GatedLayer, GatedCase);
 
+}  // namespace encoder_layer_laws_test
 }  // namespace laws

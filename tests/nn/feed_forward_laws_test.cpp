@@ -4,7 +4,7 @@
 #include "tests/nn/module_cases.hpp"
 
 namespace laws {
-namespace {
+namespace feed_forward_laws_test {
 
 template <class T, class M>
 struct AnyFeedForwardCase : OnTokens<53> {
@@ -46,9 +46,8 @@ struct GatedFeedForwardCase : AnyFeedForwardCase<T, ef::GatedFeedForward<T>> {
   }
 };
 
-}  // namespace
-
 LAWS_HOLD_FOR(FeedForward, FeedForwardCase);
 LAWS_HOLD_FOR(GatedFeedForward, GatedFeedForwardCase);
 
+}  // namespace feed_forward_laws_test
 }  // namespace laws

@@ -6,7 +6,7 @@
 #include "tests/nn/module_cases.hpp"
 
 namespace laws {
-namespace {
+namespace heads_laws_test {
 
 template <class T>
 struct PatchEmbeddingCase : OnImages {
@@ -82,10 +82,9 @@ struct MaskedLanguageModelHeadCase : OnTokens<53> {
   }
 };
 
-}  // namespace
-
 LAWS_HOLD_FOR(PatchEmbedding, PatchEmbeddingCase);
 LAWS_HOLD_FOR(Pooler, PoolerCase);
 LAWS_HOLD_FOR(MaskedLanguageModelHead, MaskedLanguageModelHeadCase);
 
+}  // namespace heads_laws_test
 }  // namespace laws

@@ -7,7 +7,7 @@
 
 #include "eigenformer/nn/packed.hpp"
 
-namespace {
+namespace include_order_test {
 
 namespace ef = eigenformer;
 
@@ -19,4 +19,4 @@ TEST(IncludeOrder, PackedModulesWorkWhenPackedComesLast) {
   EXPECT_EQ(ef::pack(layer)(x), layer(x));
 }
 
-}  // namespace
+}  // namespace include_order_test

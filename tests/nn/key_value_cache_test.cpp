@@ -12,7 +12,7 @@
 #include "tests/reference/allocations.hpp"
 #include "tests/reference/numbers.hpp"
 
-namespace {
+namespace key_value_cache_test {
 
 namespace ef = eigenformer;
 using ef::Index;
@@ -317,4 +317,4 @@ TEST(KeyValueCache, RefusesSizesThatMakeNoSense) {
   EXPECT_EQ(nothing.bytes(), 0);
 }
 
-}  // namespace
+}  // namespace key_value_cache_test

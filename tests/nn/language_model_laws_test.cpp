@@ -6,7 +6,7 @@
 #include "tests/nn/module_cases.hpp"
 
 namespace laws {
-namespace {
+namespace language_model_laws_test {
 
 template <class T>
 struct AnyHeadCase : OnTokens<53> {
@@ -86,10 +86,9 @@ struct RelativeBiasCase : OnTokens<55, true> {
   }
 };
 
-}  // namespace
-
 LAWS_HOLD_FOR(TiedLanguageModelHead, TiedHeadCase);
 LAWS_HOLD_FOR(OwnLanguageModelHead, OwnHeadCase);
 LAWS_HOLD_FOR(RelativeBias, RelativeBiasCase);
 
+}  // namespace language_model_laws_test
 }  // namespace laws

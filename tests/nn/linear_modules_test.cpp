@@ -13,7 +13,7 @@
 #include "tests/reference/matrix_product.hpp"
 #include "tests/reference/normalization.hpp"
 
-namespace {
+namespace linear_modules_test {
 
 namespace ef = eigenformer;
 using ef::Index;
@@ -130,4 +130,4 @@ TEST(Linear, NoInputsGiveTheBias) {
   for (Index i = 0; i < 3; ++i) EXPECT_EQ(y(1, i), module.bias(i));
 }
 
-}  // namespace
+}  // namespace linear_modules_test

@@ -134,6 +134,21 @@ class CallOf : public AnyCall {
   ef::TensorView<T, rank> y_;
 };
 
+// Outside of ModuleOf, so that they are compiled once for each type of parameter.
+inline auto list_shapes_into(Parameters& found) {
+  return [&found](const std::string& name, const auto& parameter) {
+    found.emplace_back(name, to_string(parameter.shape()));
+  };
+}
+inline auto list_addresses_into(std::vector<const void*>& found) {
+  return [&found](const std::string&, const auto& parameter) { found.push_back(parameter.data()); };
+}
+inline auto list_values_into(std::vector<std::vector<double>>& found) {
+  return [&found](const std::string&, const auto& parameter) {
+    found.emplace_back(parameter.begin(), parameter.end());
+  };
+}
+
 template <template <class> class Case, class T>
 class ModuleOf : public AnyModule {
   using Module = typename Case<T>::Module;
@@ -153,9 +168,7 @@ class ModuleOf : public AnyModule {
 
   Parameters parameters() const override {
     Parameters found;
-    for_each_parameter(module_, [&](const std::string& name, const auto& parameter) {
-      found.emplace_back(name, to_string(parameter.shape()));
-    });
+    for_each_parameter(module_, list_shapes_into(found));
     return found;
   }
   Index count_parameters() const override { return eigenformer::count_parameters(module_); }
@@ -165,9 +178,7 @@ class ModuleOf : public AnyModule {
   }
   std::vector<const void*> addresses() const override {
     std::vector<const void*> found;
-    for_each_parameter(module_, [&](const std::string&, const auto& parameter) {
-      found.push_back(parameter.data());
-    });
+    for_each_parameter(module_, list_addresses_into(found));
     return found;
   }
   bool parameters_equal(const AnyModule& other) const override {
@@ -198,9 +209,7 @@ class ModuleOf : public AnyModule {
   template <class M>
   static std::vector<std::vector<double>> values_of(const M& module) {
     std::vector<std::vector<double>> found;
-    for_each_parameter(module, [&](const std::string&, const auto& parameter) {
-      found.emplace_back(parameter.begin(), parameter.end());
-    });
+    for_each_parameter(module, list_values_into(found));
     return found;
   }
 

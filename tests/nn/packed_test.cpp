@@ -12,7 +12,7 @@
 #include "eigenformer/eigenformer.hpp"
 #include "tests/reference/numbers.hpp"
 
-namespace {
+namespace packed_test {
 
 namespace ef = eigenformer;
 using ef::Index;
@@ -305,4 +305,4 @@ TEST(Bfloat16, RoundsToTheNearestAndKeepsSpecialNumbers) {
   EXPECT_TRUE(std::isnan(round(std::numeric_limits<float>::quiet_NaN())));
 }
 
-}  // namespace
+}  // namespace packed_test

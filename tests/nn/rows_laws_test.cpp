@@ -7,7 +7,7 @@
 #include "tests/nn/module_cases.hpp"
 
 namespace laws {
-namespace {
+namespace rows_laws_test {
 
 template <class T, class M, Index width>
 struct RowsCase : OnTokens<width> {
@@ -62,8 +62,6 @@ struct GELUCase : RowsCase<T, ef::GELU<T>, 53> {
   static std::vector<Wrong> wrong_inputs() { return {}; }  // any width will do
 };
 
-}  // namespace
-
 LAWS_HOLD_FOR(Linear, LinearCase);
 LAWS_HOLD_FOR(LinearWithoutBias, LinearWithoutBiasCase);
 LAWS_HOLD_FOR(LayerNorm, LayerNormCase);
@@ -71,4 +69,5 @@ LAWS_HOLD_FOR(LayerNormWithoutBias, LayerNormWithoutBiasCase);
 LAWS_HOLD_FOR(RMSNorm, RMSNormCase);
 LAWS_HOLD_FOR(GELU, GELUCase);
 
+}  // namespace rows_laws_test
 }  // namespace laws

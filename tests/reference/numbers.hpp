@@ -38,18 +38,24 @@ ef::Tensor<T, Rank> random_tensor(const ef::Shape<Rank>& shape, std::uint64_t se
   return x;
 }
 
-/// Draws every parameter of a module, biases and norms too, from [-scale, scale) around what it
-/// holds.
+/// Adds random numbers of [-scale, scale) to n elements.
+template <class T>
+void add_noise(T* x, Index n, ef::Key key, double scale) {
+  for (Index i = 0; i < n; ++i) {
+    x[i] += static_cast<T>(scale * (2 * key.uniform(static_cast<std::uint64_t>(i)) - 1));
+  }
+}
+
+inline auto noise(std::uint64_t& seed, double scale) {
+  return [&seed, scale](const std::string&, auto& parameter) {
+    add_noise(parameter.data(), parameter.size(), ef::Key(++seed), scale);
+  };
+}
+
+/// Changes every parameter of a module, biases and norms too, by a random number of [-scale, scale).
 template <class M>
 void randomize(M& module, std::uint64_t seed, double scale = 0.5) {
-  for_each_parameter(module, [&](const auto&, auto& parameter) {
-    const ef::Key key(++seed);
-    for (Index i = 0; i < parameter.size(); ++i) {
-      using T = std::remove_reference_t<decltype(*parameter.data())>;
-      parameter.data()[i] +=
-          static_cast<T>(scale * (2 * key.uniform(static_cast<std::uint64_t>(i)) - 1));
-    }
-  });
+  for_each_parameter(module, noise(seed, scale));
 }
 
 template <class T, int Rank>

@@ -8,7 +8,7 @@
 #include "tests/spec/values.hpp"
 
 namespace eigenformer {
-namespace {
+namespace deep_ml_test {
 
 using values::expect_values;
 using values::largest_difference;
@@ -260,5 +260,5 @@ TEST(DeepMl, E156SwiGLUActivatesTheSecondHalf) {
   expect_values(network(rows<double>({{1, -1, 2, -2}})), {1.7616, .2384, 0, 0}, 5e-5);
 }
 
-}  // namespace
+}  // namespace deep_ml_test
 }  // namespace eigenformer

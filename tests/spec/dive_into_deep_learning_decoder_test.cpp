@@ -8,7 +8,7 @@
 #include "tests/spec/values.hpp"
 
 namespace eigenformer {
-namespace {
+namespace dive_into_deep_learning_decoder_test {
 
 using values::filled;
 using values::largest_difference;
@@ -112,7 +112,8 @@ TEST(DiveIntoDeepLearningDecoder, B10ThreeNormsStepByStep) {
 
   // (B h, T, T) and (B h, T, S) weights in the book.
   const auto own = block.self_attention.attention_weights(x, x, {.causal = true});
-  const auto of_encoder = block.cross_attention->attention_weights(y, encoded, {.key_lengths = lengths});
+  const auto of_encoder =
+      block.cross_attention->attention_weights(y, encoded, {.key_lengths = lengths});
   EXPECT_EQ(own.shape(), (Shape<4>{2, 3, tokens, tokens}));
   EXPECT_EQ(of_encoder.shape(), (Shape<4>{2, 3, tokens, keys}));
   for (Index b = 0; b < 2; ++b)
@@ -220,7 +221,8 @@ TEST(DiveIntoDeepLearningDecoder, B12DecoderBlockOfTheTrainedModelHas558912Param
   DecoderLayer<float> block(block_config(256, 4, 64));
   init(block, Key{9});
   const auto x = random<float>(Shape<3>{1, 9, 256}, 10);
-  EXPECT_EQ(block.self_attention.attention_weights(x, x, {.causal = true}).shape(), (Shape<4>{1, 4, 9, 9}));
+  EXPECT_EQ(block.self_attention.attention_weights(x, x, {.causal = true}).shape(),
+            (Shape<4>{1, 4, 9, 9}));
   EXPECT_EQ(block.cross_attention->attention_weights(x, x).shape(), (Shape<4>{1, 4, 9, 9}));
 }
 
@@ -353,5 +355,5 @@ TEST(DiveIntoDeepLearningDecoder, B10ThirdTrapTheCacheHoldsKeysAndValues) {
   }
 }
 
-}  // namespace
+}  // namespace dive_into_deep_learning_decoder_test
 }  // namespace eigenformer

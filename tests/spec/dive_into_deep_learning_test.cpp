@@ -7,7 +7,7 @@
 #include "tests/spec/values.hpp"
 
 namespace eigenformer {
-namespace {
+namespace dive_into_deep_learning_test {
 
 using values::expect_values;
 using values::filled;
@@ -18,7 +18,7 @@ using values::sum;
 
 /// TransformerEncoderBlock(24, 48, 8, .5) and, pre-norm with GELU, ViTBlock(24, 24, 48, 8, .5).
 TransformerConfig block_config(NormPlacement placement, Index hidden = 24, Index heads = 8,
-                                Index intermediate = 48) {
+                               Index intermediate = 48) {
   return {.hidden_size = hidden,
           .num_attention_heads = heads,
           .intermediate_size = intermediate,
@@ -241,19 +241,19 @@ TEST(DiveIntoDeepLearning, B8EncoderBlockIsPostNorm) {
 // had.
 TEST(DiveIntoDeepLearning, B9Encoder) {
   const TransformerConfig config{.vocab_size = 200,
-                                        .hidden_size = 24,
-                                        .num_hidden_layers = 2,
-                                        .num_attention_heads = 8,
-                                        .intermediate_size = 48,
-                                        .activation = Activation::relu,
-                                        .position_embedding = PositionEmbedding::sinusoidal,
-                                        .scale_embeddings = true,
-                                        .embedding_norm = false,
-                                        .layer_norm_eps = 1e-5,
-                                        .query_bias = false,
-                                        .key_bias = false,
-                                        .value_bias = false,
-                                        .output_bias = false};
+                                 .hidden_size = 24,
+                                 .num_hidden_layers = 2,
+                                 .num_attention_heads = 8,
+                                 .intermediate_size = 48,
+                                 .activation = Activation::relu,
+                                 .position_embedding = PositionEmbedding::sinusoidal,
+                                 .scale_embeddings = true,
+                                 .embedding_norm = false,
+                                 .layer_norm_eps = 1e-5,
+                                 .query_bias = false,
+                                 .key_bias = false,
+                                 .value_bias = false,
+                                 .output_bias = false};
   TransformerEncoder<double> encoder(config);
   EXPECT_EQ(count_parameters(encoder), 14352);
   randomize(encoder, 18);
@@ -449,5 +449,5 @@ TEST(DiveIntoDeepLearning, B17WithoutBranchesPreNormIsTheIdentityAndPostNormTwoN
   EXPECT_LT(largest_difference(post(x), post.feed_forward_norm(post.attention_norm(x))), 1e-15);
 }
 
-}  // namespace
+}  // namespace dive_into_deep_learning_test
 }  // namespace eigenformer

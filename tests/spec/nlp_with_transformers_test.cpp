@@ -7,7 +7,7 @@
 #include "tests/spec/values.hpp"
 
 namespace eigenformer {
-namespace {
+namespace nlp_with_transformers_test {
 
 using values::expect_values;
 using values::largest_difference;
@@ -397,5 +397,5 @@ TEST(NlpWithTransformers, A11PostNormBoundsTheResidualPreNormDoesNot) {
   }
 }
 
-}  // namespace
+}  // namespace nlp_with_transformers_test
 }  // namespace eigenformer

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-namespace {
+namespace numpy_random_test {
 
 TEST(NumpyRandom, NormalNumbersOfSeed0And42) {
   NumpyRandom zero(0);
@@ -37,4 +37,4 @@ TEST(NumpyRandom, ArraysAreFilledRowByRow) {
     for (Eigen::Index j = 0; j < 3; ++j) EXPECT_EQ(array(i, j), b.normal() * 0.5);
 }
 
-}  // namespace
+}  // namespace numpy_random_test

@@ -6,7 +6,7 @@
 #include "tests/spec/values.hpp"
 
 namespace eigenformer {
-namespace {
+namespace papers_test {
 
 using values::expect_values;
 using values::largest_difference;
@@ -141,5 +141,5 @@ TEST(RootMeanSquareNorm, G3PartialNorm) {
   }
 }
 
-}  // namespace
+}  // namespace papers_test
 }  // namespace eigenformer

@@ -10,7 +10,7 @@
 #include "tests/spec/values.hpp"
 
 namespace eigenformer {
-namespace {
+namespace pytorch_test {
 
 using values::expect_values;
 using values::largest_difference;
@@ -540,8 +540,8 @@ TEST(PyTorch, F6DecoderWithFinalNorm) {
 }
 
 EncoderDecoderConfig transformer_config(NormPlacement placement, Index hidden, Index heads,
-                                          Index encoder_layers, Index decoder_layers,
-                                          Index intermediate) {
+                                        Index encoder_layers, Index decoder_layers,
+                                        Index intermediate) {
   return {.encoder = {.hidden_size = hidden,
                       .num_hidden_layers = encoder_layers,
                       .num_attention_heads = heads,
@@ -675,5 +675,5 @@ TEST(PyTorch, F10GELUAndSiLU) {
   expect_values(silu(rows<double>({{1, -1}})), {.731058578630, -.268941421370}, 5e-13);
 }
 
-}  // namespace
+}  // namespace pytorch_test
 }  // namespace eigenformer

@@ -7,7 +7,7 @@
 #include "tests/spec/values.hpp"
 
 namespace eigenformer {
-namespace {
+namespace transformer_papers_test {
 
 using values::largest_difference;
 using values::random;
@@ -377,19 +377,19 @@ TEST(Gpt2, G8Sizes) {
 // A Llama of 260,032 parameters: half as many key/value heads, gated network, rotary, tied.
 TEST(Gpt2, G8SizeOfASmallLlama) {
   const TransformerConfig config{.vocab_size = 512,
-                                        .hidden_size = 64,
-                                        .num_hidden_layers = 5,
-                                        .num_attention_heads = 8,
-                                        .num_key_value_heads = 4,
-                                        .intermediate_size = 172,
-                                        .activation = Activation::silu,
-                                        .position_embedding = PositionEmbedding::none,
-                                        .query_bias = false,
-                                        .key_bias = false,
-                                        .value_bias = false,
-                                        .output_bias = false,
-                                        .feed_forward_bias = false,
-                                        .attention_positions = {.kind = AttentionPosition::rotary}};
+                                 .hidden_size = 64,
+                                 .num_hidden_layers = 5,
+                                 .num_attention_heads = 8,
+                                 .num_key_value_heads = 4,
+                                 .intermediate_size = 172,
+                                 .activation = Activation::silu,
+                                 .position_embedding = PositionEmbedding::none,
+                                 .query_bias = false,
+                                 .key_bias = false,
+                                 .value_bias = false,
+                                 .output_bias = false,
+                                 .feed_forward_bias = false,
+                                 .attention_positions = {.kind = AttentionPosition::rotary}};
   EXPECT_EQ(count_parameters(TransformerDecoder<ShapeOnly, RMSNorm, GatedFeedForward>(config)),
             260032);
 }
@@ -522,5 +522,5 @@ TEST(Gpt2, G8ScaledStart) {
   EXPECT_GT(largest_difference(logits, of_embeddings), 1e-3);
 }
 
-}  // namespace
+}  // namespace transformer_papers_test
 }  // namespace eigenformer

@@ -8,7 +8,7 @@
 #include "tests/spec/values.hpp"
 
 namespace eigenformer {
-namespace {
+namespace trentorch_test {
 
 using values::expect_values;
 using values::largest_difference;
@@ -160,10 +160,10 @@ TEST(TrenTorch, D6AdditiveCausalMaskStaysFinite) {
 
 TEST(TrenTorch, D7StackAppliesBlocksInOrderAndSharesTheMask) {
   TransformerConfig config{.hidden_size = 6,
-                            .num_hidden_layers = 0,
-                            .num_attention_heads = 3,
-                            .intermediate_size = 11,
-                            .norm_placement = NormPlacement::pre};
+                           .num_hidden_layers = 0,
+                           .num_attention_heads = 3,
+                           .intermediate_size = 11,
+                           .norm_placement = NormPlacement::pre};
   const auto x = random<double>(Shape<3>{2, 5, 6}, 12);
   EXPECT_EQ(EncoderStack<double>(config)(x), x) << "no blocks: the identity";
 
@@ -582,5 +582,5 @@ TEST(TrenTorch, D18ExactGELU) {
     EXPECT_NEAR(gelu(x)(0, i), x(0, i) / 2 * (1 + std::erf(x(0, i) / std::sqrt(2.0))), 1e-15);
 }
 
-}  // namespace
+}  // namespace trentorch_test
 }  // namespace eigenformer

@@ -8,7 +8,7 @@
 #include "tests/spec/values.hpp"
 
 namespace eigenformer {
-namespace {
+namespace understanding_deep_learning_test {
 
 using values::expect_values;
 using values::largest_difference;
@@ -160,11 +160,11 @@ TEST(UnderstandingDeepLearning, C3TransformerLayer) {
 // 4096; with 512 positions, two token types and the pooler.
 TEST(UnderstandingDeepLearning, C4SizeOfBert) {
   const TransformerConfig config{.vocab_size = 30000,
-                                        .hidden_size = 1024,
-                                        .num_hidden_layers = 24,
-                                        .num_attention_heads = 16,
-                                        .intermediate_size = 4096,
-                                        .type_vocab_size = 2};
+                                 .hidden_size = 1024,
+                                 .num_hidden_layers = 24,
+                                 .num_attention_heads = 16,
+                                 .intermediate_size = 4096,
+                                 .type_vocab_size = 2};
   const TransformerEncoder<ShapeOnly> encoder(config);
   EXPECT_EQ(encoder.layers[0].attention.config.size_of_head(), 64);
   EXPECT_EQ(encoder.config.max_position_embeddings, 512);
@@ -175,10 +175,10 @@ TEST(UnderstandingDeepLearning, C4SizeOfBert) {
 // C4: text classification maps the class token's vector to one number, squashed to a probability.
 TEST(UnderstandingDeepLearning, C4ClassTokenThroughALogisticSigmoid) {
   SequenceClassifier<double> model({.vocab_size = 17,
-                                                .hidden_size = 10,
-                                                .num_hidden_layers = 2,
-                                                .num_attention_heads = 5,
-                                                .intermediate_size = 11,
+                                    .hidden_size = 10,
+                                    .num_hidden_layers = 2,
+                                    .num_attention_heads = 5,
+                                    .intermediate_size = 11,
                                     .num_labels = 1,
                                     .pooler = false});
   randomize(model, 3);
@@ -209,11 +209,11 @@ TEST(UnderstandingDeepLearning, C5MaskedSelfAttention) {
 // and as one model, of which nothing is allocated.
 TEST(UnderstandingDeepLearning, C5SizeOfGpt3) {
   const TransformerConfig config{.vocab_size = 50257,
-                                        .hidden_size = 12288,
-                                        .num_hidden_layers = 96,
-                                        .num_attention_heads = 96,
-                                        .intermediate_size = 4 * 12288,
-                                        .max_position_embeddings = 2048};
+                                 .hidden_size = 12288,
+                                 .num_hidden_layers = 96,
+                                 .num_attention_heads = 96,
+                                 .intermediate_size = 4 * 12288,
+                                 .max_position_embeddings = 2048};
   const TransformerDecoder<ShapeOnly> model(config);
   const auto& layer = model.layers[0];
   EXPECT_EQ(layer.self_attention.config.size_of_head(), 128);
@@ -415,7 +415,8 @@ TEST(UnderstandingDeepLearning, C7KindsOfPositions) {
   Tensor<double, 2> bias({5, 5});
   for (Index t = 0; t < 5; ++t)
     for (Index j = 0; j < 5; ++j) bias(t, j) = learned[static_cast<std::size_t>(j - t + 4)];
-  const auto weights = attention.attention_weights(x, x), biased = attention.attention_weights(x, x, {.bias = bias});
+  const auto weights = attention.attention_weights(x, x),
+             biased = attention.attention_weights(x, x, {.bias = bias});
   for (Index h = 0; h < 2; ++h)
     for (Index t = 0; t < 5; ++t) {
       double total = 0;
@@ -443,5 +444,5 @@ TEST(UnderstandingDeepLearning, C8SelfAttentionIsCovariantUnderPermutations) {
   }
 }
 
-}  // namespace
+}  // namespace understanding_deep_learning_test
 }  // namespace eigenformer

@@ -60,7 +60,9 @@ template <class Exception>
 template <class... Parts>
 void require(bool condition, const Parts&... parts) {
   if (!condition) [[unlikely]] {
-    fail<std::invalid_argument>((to_text(parts) + ...));
+    std::string text;
+    ((text += to_text(parts)), ...);
+    fail<std::invalid_argument>(text);
   }
 }
 

@@ -59,17 +59,19 @@ struct ErrorLines {
   }
 };
 
+inline void append(std::string& text, const ErrorLines& lines) { text += lines.text; }
+inline void append(std::string& text, std::string_view part) { text += printable(part); }
+template <class Part>
+void append(std::string& text, const Part& part) {
+  append(text, std::string_view(to_text(part)));
+}
+
 /// Throws std::runtime_error "name: text": a wrong file. What comes from the file is made printable.
 template <class... Parts>
 [[noreturn]] void fail_file(std::string_view name, const Parts&... parts) {
-  const auto text = []<class Part>(const Part& part) {
-    if constexpr (std::is_same_v<Part, ErrorLines>) {
-      return part.text;
-    } else {
-      return printable(to_text(part));
-    }
-  };
-  fail<std::runtime_error>((printable(name, 4096) + ": " + ... + text(parts)));
+  std::string text = printable(name, 4096) + ": ";
+  (append(text, parts), ...);
+  fail<std::runtime_error>(text);
 }
 
 /// Not for concurrent use.

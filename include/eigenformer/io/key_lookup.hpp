@@ -30,25 +30,38 @@ struct ParameterSource {
   std::vector<std::string> copies;  // must be equal to the parameter
 };
 
+/// A parameter as its module has it.
+struct WantedParameter {
+  std::string own;
+  std::vector<Index> shape;
+  bool (*converts)(DataType);  // true if elements of that type can be read into it
+};
+
+inline auto list_into(std::vector<WantedParameter>& wanted) {
+  return [&wanted](const std::string& own, const auto& parameter) {
+    using Parameter = std::remove_cvref_t<decltype(parameter)>;
+    bool (*converts)(DataType) = reads_into<float>;
+    if constexpr (requires { typename Parameter::Scalar; }) {
+      converts = reads_into<typename Parameter::Scalar>;
+    }
+    wanted.push_back({own, shape_vector(parameter.shape()), converts});
+  };
+}
+
+template <Module M>
+std::vector<WantedParameter> list_parameters(const M& module) {
+  std::vector<WantedParameter> wanted;
+  for_each_parameter(module, list_into(wanted));
+  return wanted;
+}
+
 class KeyLookup {
  public:
-  template <Module M>
-  KeyLookup(const M& module, const Checkpoint& checkpoint, const KeyMap& map)
+  KeyLookup(const std::vector<WantedParameter>& wanted, const Checkpoint& checkpoint,
+            const KeyMap& map)
       : checkpoint_(checkpoint), map_(map) {
-    std::vector<std::string> own_names;
-    for_each_parameter(module,
-                       [&](const std::string& name, const auto&) { own_names.push_back(name); });
-    choose_prefix(own_names);
-    for_each_parameter(module, [&](const std::string& name, const auto& parameter) {
-      using Parameter = std::remove_cvref_t<decltype(parameter)>;
-      add(name, shape_vector(parameter.shape()), [](DataType type) {
-        if constexpr (requires { typename Parameter::Scalar; }) {
-          return reads_into<typename Parameter::Scalar>(type);
-        } else {
-          return reads_into<float>(type);
-        }
-      });
-    });
+    choose_prefix(wanted);
+    for (const WantedParameter& parameter : wanted) add(parameter);
     for (const std::string& name : checkpoint.names()) {
       if (used_.contains(name)) continue;
       (is_ignored(name) ? report_.ignored : report_.unexpected).push_back(name);
@@ -113,11 +126,11 @@ class KeyLookup {
     return names;
   }
 
-  void choose_prefix(const std::vector<std::string>& own_names) {
+  void choose_prefix(const std::vector<WantedParameter>& wanted) {
     std::ptrdiff_t most = -1;
     for (const std::string& prefix : map_.prefixes) {
-      const auto count = std::count_if(own_names.begin(), own_names.end(), [&](const auto& own) {
-        const auto rows = find_rows(own);
+      const auto count = std::count_if(wanted.begin(), wanted.end(), [&](const auto& parameter) {
+        const auto rows = find_rows(parameter.own);
         return std::any_of(rows.begin(), rows.end(), [&](const Found& found) {
           return found.row->prefixed && !find_stored(prefix + found.stored).empty();
         });
@@ -129,8 +142,8 @@ class KeyLookup {
     }
   }
 
-  template <class Converts>
-  void add(const std::string& own, const std::vector<Index>& shape, Converts&& converts) {
+  void add(const WantedParameter& parameter) {
+    const std::string& own = parameter.own;
     ParameterSource& source = sources_[own];
     std::string name;  // in the first row, for error texts
     for (const auto& [row, stored] : find_rows(own)) {
@@ -162,13 +175,12 @@ class KeyLookup {
                                : name == own ? own
                                              : name + " (" + own + ")");
     }
-    require_tensors(own, shape, source, converts);
+    require_tensors(parameter, source);
   }
 
   /// Notes what is wrong with the tensors of one parameter.
-  template <class Converts>
-  void require_tensors(const std::string& own, const std::vector<Index>& shape,
-                       const ParameterSource& source, Converts&& converts) {
+  void require_tensors(const WantedParameter& parameter, const ParameterSource& source) {
+    const auto& [own, shape, converts] = parameter;
     if (source.stored.empty()) return;
     const std::vector<Index> wanted = stored_shape(shape, source.row);
     const std::string layout = source.row.transpose ? ", stored transposed" : "";

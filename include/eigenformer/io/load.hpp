@@ -108,9 +108,8 @@ class StoredParameter {
   Tensor<T, 2> transposed_;  // (columns, parts * rows), if stored so
 };
 
-template <Module M>
-void read_parameters(M& module, Checkpoint& checkpoint, const KeyLookup& lookup) {
-  for_each_parameter(module, [&](const std::string& own, auto& parameter) {
+inline auto read_from(Checkpoint& checkpoint, const KeyLookup& lookup) {
+  return [&](const std::string& own, auto& parameter) {
     const ParameterSource& source = lookup.source_of(own);
     if (source.stored.empty()) return;
     using Parameter = std::remove_reference_t<decltype(parameter)>;
@@ -127,7 +126,27 @@ void read_parameters(M& module, Checkpoint& checkpoint, const KeyLookup& lookup)
       }
     });
     stored.require_equal_copies();
-  });
+  };
+}
+
+/// Adds a step that can't throw: it copies the elements of one parameter into another. Views of the
+/// other stay valid.
+inline auto list_copies_into(std::vector<std::function<void()>>& copies) {
+  return [&copies](const std::string&, auto& to, auto& from) {
+    copies.emplace_back([&to, &from] {
+      if constexpr (requires { to.begin(); }) {
+        std::copy(from.begin(), from.end(), to.begin());
+      } else {
+        to = std::move(from);
+      }
+    });
+  };
+}
+
+inline auto list_tensors_into(std::vector<NamedTensor>& tensors) {
+  return [&tensors](const std::string& name, const auto& parameter) {
+    tensors.emplace_back(name, parameter);
+  };
 }
 
 }  // namespace internal
@@ -136,29 +155,18 @@ void read_parameters(M& module, Checkpoint& checkpoint, const KeyLookup& lookup)
 template <Module M>
 LoadReport load(M& module, Checkpoint& checkpoint, const KeyMap& map = {},
                 const LoadOptions& options = {}) {
-  const internal::KeyLookup lookup(module, checkpoint, map);
+  const internal::KeyLookup lookup(internal::list_parameters(module), checkpoint, map);
   lookup.require_fit(options.strict);
   LoadReport report = lookup.report();
   if (options.in_place) {
-    internal::read_parameters(module, checkpoint, lookup);
+    for_each_parameter(module, internal::read_from(checkpoint, lookup));
     return report;
   }
   M read(module);
-  internal::read_parameters(read, checkpoint, lookup);
-  // Everything that may throw comes before the first parameter is changed. Elements are copied, not
-  // exchanged: views of the parameters stay valid.
+  for_each_parameter(read, internal::read_from(checkpoint, lookup));
+  // Everything that may throw comes before the first parameter is changed.
   std::vector<std::function<void()>> copies;
-  for_each_parameter_in_step(
-      [&](const std::string&, auto& to, auto& from) {
-        copies.emplace_back([&to, &from] {
-          if constexpr (requires { to.begin(); }) {
-            std::copy(from.begin(), from.end(), to.begin());
-          } else {
-            to = std::move(from);
-          }
-        });
-      },
-      module, read);
+  for_each_parameter_in_step(internal::list_copies_into(copies), module, read);
   for (const auto& copy : copies) copy();
   return report;
 }
@@ -186,7 +194,7 @@ LoadReport load(M& module, const std::filesystem::path& path, const LoadOptions&
 /// module's format may be ShapeOnly.
 template <Module M>
 void require_fit(const M& module, const Checkpoint& checkpoint, const KeyMap& map = {}) {
-  internal::KeyLookup(module, checkpoint, map).require_fit(true);
+  internal::KeyLookup(internal::list_parameters(module), checkpoint, map).require_fit(true);
 }
 
 /// Writes all parameters under their own names, in the module's format.
@@ -194,9 +202,7 @@ template <Module M>
 void save(const M& module, const std::filesystem::path& path, const Metadata& metadata = {}) {
   std::vector<NamedTensor> tensors;
   if constexpr (internal::require_plain<M>()) {
-    for_each_parameter(module, [&](const std::string& name, const auto& parameter) {
-      tensors.emplace_back(name, parameter);
-    });
+    for_each_parameter(module, internal::list_tensors_into(tensors));
   }
   write_safetensors(path, tensors, metadata);
 }

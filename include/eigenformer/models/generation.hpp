@@ -164,7 +164,7 @@ class CacheGuard {
   void keep() { active_ = false; }
 
  private:
-  static constexpr bool truncates = requires(Cache& cache) {
+  static constexpr bool truncates = requires(Cache & cache) {
     cache.lengths().begin();
     cache.truncate(Index{0}, Index{0});
   };
@@ -195,8 +195,8 @@ Generated generate(const Model& model, typename Model::Cache& cache, const Token
   };
   const auto reorder = [&](std::span<const Index> rows) { cache.reorder(rows); };
   internal::CacheGuard guard(cache, config.num_beams == 1);
-  Generated texts = generate_with<Scalar>(step, reorder, model.vocab_size(), prompts, config, workspace,
-                               on_token);
+  Generated texts = generate_with<Scalar>(step, reorder, model.vocab_size(), prompts, config,
+                                          workspace, on_token);
   guard.keep();
   return texts;
 }

@@ -119,7 +119,7 @@ inline TransformerConfig gpt2_config_from(const ConfigFile& config) {
   c.cross_attention = config.get<bool>("add_cross_attention", false);
   c.activation =
       activation_from(config, "activation_function",
-                       config.get<std::string>("activation_function", std::string("gelu_new")));
+                      config.get<std::string>("activation_function", std::string("gelu_new")));
   c.max_position_embeddings = config.get<Index>("n_positions");
   c.layer_norm_eps = norm_eps(config, "layer_norm_epsilon");
   c.tie_word_embeddings = config.get<bool>("tie_word_embeddings", true);

@@ -52,7 +52,7 @@ inline TransformerConfig t5_config_from(const ConfigFile& config) {
   // A name from before the activations had some: the approximation is meant.
   c.activation = proj == "gated-gelu" ? Activation::gelu_tanh
                                       : activation_from(config, "feed_forward_proj",
-                                                         is_gated(config) ? proj.substr(6) : proj);
+                                                        is_gated(config) ? proj.substr(6) : proj);
   c.position_embedding = PositionEmbedding::none;
   c.attention_positions = {.kind = AttentionPosition::relative_bias,
                            .relative_attention_num_buckets =

@@ -65,31 +65,45 @@ inline constexpr bool is_optional = false;
 template <class T>
 inline constexpr bool is_optional<std::optional<T>> = true;
 
+/// "attention.query" inside "layers.0", which is empty at the root.
+inline std::string join_path(const std::string& prefix, std::string_view name) {
+  std::string path = prefix;
+  if (!path.empty()) path += '.';
+  return path += name;
+}
+
+inline void require_same_layers(bool same, const std::string& path) {
+  require(same, "visit: ", path, ": the modules differ in their number of layers");
+}
+
+inline void require_all_present(bool present, const std::string& path) {
+  require(present, "visit: ", path, " is missing in one of the modules");
+}
+
 /// Walks fields in step. `on_module(name, modules...)` is called for each module before its fields,
 /// `on_parameter(name, ...)` for each parameter; names are dotted paths from the root.
 template <class OnModule, class OnParameter>
 struct Walker {
-  std::string prefix;
+  const std::string& prefix;
   OnModule& on_module;
   OnParameter& on_parameter;
 
   template <class First, class... Rest>
   void operator()(std::string_view name, First& first, Rest&... rest) const {
     using Field = std::remove_const_t<First>;
-    const std::string path = prefix.empty() ? std::string(name) : prefix + "." + std::string(name);
+    const std::string path = join_path(prefix, name);
     if constexpr (is_vector<Field>) {
-      require(((rest.size() == first.size()) && ...), "visit: ", path,
-              ": the modules differ in their number of layers");
-      for (std::size_t i = 0; i < first.size(); ++i) {
-        Walker{path, on_module, on_parameter}(std::to_string(i), first[i], rest[i]...);
-      }
+      require_same_layers(((rest.size() == first.size()) && ...), path);
+      const Walker inside{path, on_module, on_parameter};
+      for (std::size_t i = 0; i < first.size(); ++i)
+        inside(std::to_string(i), first[i], rest[i]...);
     } else if constexpr (is_optional<Field>) {
-      require(((rest.has_value() == first.has_value()) && ...), "visit: ", path,
-              " is missing in one of the modules");
+      require_all_present(((rest.has_value() == first.has_value()) && ...), path);
       if (first.has_value()) (*this)(name, *first, *rest...);
     } else if constexpr (Module<Field>) {
       on_module(path, first, rest...);
-      Field::visit(Walker{path, on_module, on_parameter}, first, rest...);
+      const Walker inside{path, on_module, on_parameter};
+      Field::visit(inside, first, rest...);
     } else {
       on_parameter(path, first, rest...);
     }
@@ -98,11 +112,35 @@ struct Walker {
 
 template <class OnModule, class OnParameter, class First, class... Rest>
 void walk(OnModule&& on_module, OnParameter&& on_parameter, First& first, Rest&... rest) {
-  on_module(std::string(), first, rest...);
-  std::remove_const_t<First>::visit(
-      Walker<std::remove_reference_t<OnModule>, std::remove_reference_t<OnParameter>>{
-          {}, on_module, on_parameter},
-      first, rest...);
+  const std::string root;
+  on_module(root, first, rest...);
+  const Walker<std::remove_reference_t<OnModule>, std::remove_reference_t<OnParameter>> walker{
+      root, on_module, on_parameter};
+  std::remove_const_t<First>::visit(walker, first, rest...);
+}
+
+// What the functions below do with each parameter or module. They stand here, outside those
+// templates, because the compiler then makes their code once for a type of layer, not once for each
+// model that contains it.
+inline constexpr auto ignore = [](const std::string&, auto&...) {};
+
+inline constexpr auto fill_with_zeros = [](const std::string&, auto& parameter) {
+  using Scalar = typename std::remove_reference_t<decltype(parameter)>::Scalar;
+  std::fill(parameter.begin(), parameter.end(), Scalar(0));
+};
+
+inline constexpr auto convert_elements = [](const std::string&, auto& to, const auto& from) {
+  using Scalar = typename std::remove_reference_t<decltype(to)>::Scalar;
+  std::transform(from.begin(), from.end(), to.begin(),
+                 [](auto value) { return static_cast<Scalar>(value); });
+};
+
+inline auto add_size_to(Index& count) {
+  return [&count](const std::string&, const auto& parameter) { count += parameter.size(); };
+}
+
+inline auto compare_into(bool& equal) {
+  return [&equal](const std::string&, const auto& a, const auto& b) { equal = equal && a == b; };
 }
 
 /// FNV-1a: a number for a name, the same everywhere.
@@ -118,29 +156,27 @@ constexpr std::uint64_t hash_of(std::string_view text) {
 /// "attention.query.weight".
 template <Module M, class F>
 void for_each_parameter(M& module, F&& f) {
-  internal::walk([](const std::string&, auto&) {}, f, module);
+  internal::walk(internal::ignore, f, module);
 }
 
 /// Calls f(name, parameter of first, parameter of each of the rest) over modules of the same shape,
 /// in step. They may differ in format or constness.
 template <class F, Module First, Module... Rest>
 void for_each_parameter_in_step(F&& f, First& first, Rest&... rest) {
-  internal::walk([](const std::string&, auto&...) {}, f, first, rest...);
+  internal::walk(internal::ignore, f, first, rest...);
 }
 
 /// Calls f(name, module) for the module itself, with an empty name, and for each module inside it.
 template <Module M, class F>
 void for_each_module(M& module, F&& f) {
-  internal::walk(
-      f, [](const std::string&, auto&) {}, module);
+  internal::walk(f, internal::ignore, module);
 }
 
 /// Number of parameters, in elements.
 template <Module M>
 Index count_parameters(const M& module) {
   Index count = 0;
-  for_each_parameter(module,
-                     [&](const std::string&, const auto& parameter) { count += parameter.size(); });
+  for_each_parameter(module, internal::add_size_to(count));
   return count;
 }
 
@@ -166,6 +202,13 @@ constexpr bool require_plain() {
   return PlainModule<M>;
 }
 
+/// Initialises the parameters that a module owns directly.
+inline auto init_with(Key key) {
+  return [key](const std::string& name, auto& module) {
+    if constexpr (requires { module.init_own(key); }) module.init_own(key.fold_in(hash_of(name)));
+  };
+}
+
 }  // namespace internal
 
 /// A module of the same type and shape whose parameters are all zero: an empty gradient.
@@ -173,10 +216,7 @@ template <Module M>
 M zeros_like(const M& module) {
   M zeros(module);
   if constexpr (internal::require_plain<M>()) {
-    for_each_parameter(zeros, [](const std::string&, auto& parameter) {
-      std::fill(parameter.begin(), parameter.end(),
-                typename std::remove_reference_t<decltype(parameter)>::Scalar(0));
-    });
+    for_each_parameter(zeros, internal::fill_with_zeros);
   }
   return zeros;
 }
@@ -187,13 +227,7 @@ auto cast(const M& module) {
   using Result = typename M::template WithFormat<NewFormat>;
   Result result(module.config);
   if constexpr (internal::require_plain<M>() && internal::require_plain<Result>()) {
-    for_each_parameter_in_step(
-        [](const std::string&, auto& to, const auto& from) {
-          using Scalar = typename std::remove_reference_t<decltype(to)>::Scalar;
-          std::transform(from.begin(), from.end(), to.begin(),
-                         [](auto value) { return static_cast<Scalar>(value); });
-        },
-        result, module);
+    for_each_parameter_in_step(internal::convert_elements, result, module);
   }
   return result;
 }
@@ -202,8 +236,7 @@ auto cast(const M& module) {
 template <Module M>
 bool parameters_equal(const M& a, const M& b) {
   bool equal = true;
-  for_each_parameter_in_step(
-      [&](const std::string&, const auto& x, const auto& y) { equal = equal && x == y; }, a, b);
+  for_each_parameter_in_step(internal::compare_into(equal), a, b);
   return equal;
 }
 
@@ -238,12 +271,7 @@ void draw_normal(P& parameter, Key key) {
 /// the key and on its own name alone.
 template <Module M>
 void init(M& module, Key key) {
-  if constexpr (internal::require_plain<M>()) {
-    for_each_module(module, [&](const std::string& name, auto& part) {
-      if constexpr (requires { part.init_own(key); })
-        part.init_own(key.fold_in(internal::hash_of(name)));
-    });
-  }
+  if constexpr (internal::require_plain<M>()) for_each_module(module, internal::init_with(key));
 }
 
 }  // namespace EIGENFORMER_ABI

@@ -198,6 +198,14 @@ constexpr bool require_packable() {
   return plain && packed && suits;
 }
 
+inline constexpr auto pack_parameter = [](const std::string&, auto& to, const auto& from) {
+  if constexpr (requires { to.set_rows(0, from.dim(0), from.data()); }) {
+    to.set_rows(0, from.dim(0), from.data());
+  } else {
+    std::copy(from.begin(), from.end(), to.begin());
+  }
+};
+
 }  // namespace internal
 
 /// The same module with its weights packed.
@@ -205,15 +213,7 @@ template <class Format, Module M>
 auto pack(const M& module) {
   typename M::template WithFormat<Format> result(module.config);
   if constexpr (internal::require_packable<Format, M>()) {
-    for_each_parameter_in_step(
-        [](const std::string&, auto& to, const auto& from) {
-          if constexpr (requires { to.set_rows(0, from.dim(0), from.data()); }) {
-            to.set_rows(0, from.dim(0), from.data());
-          } else {
-            std::copy(from.begin(), from.end(), to.begin());
-          }
-        },
-        result, module);
+    for_each_parameter_in_step(internal::pack_parameter, result, module);
   }
   return result;
 }

@@ -61,9 +61,8 @@ struct gelu_function {
 
 /// x s(u(x)) with the logistic function s: s + x s (1 - s) u'(x).
 template <class T>
-EIGENFORMER_ALWAYS_INLINE typename Simd<T>::Vector gated_derivative(typename Simd<T>::Vector x,
-                                                                    typename Simd<T>::Vector u,
-                                                                    typename Simd<T>::Vector slope) {
+EIGENFORMER_ALWAYS_INLINE typename Simd<T>::Vector gated_derivative(
+    typename Simd<T>::Vector x, typename Simd<T>::Vector u, typename Simd<T>::Vector slope) {
   using S = Simd<T>;
   const auto s = logistic<T>(u), rest = logistic<T>(S::subtract(S::set(T(0)), u));
   return S::add(s, vanishing<T>(S::multiply(x, slope), S::multiply(s, rest)));
@@ -82,8 +81,8 @@ struct gelu_tanh_function {
   }
   static Vector value(Vector x) { return gated<T>(x, logistic<T>(twice_u(x))); }
   static Vector derivative(Vector x) {
-    const Vector slope = S::multiply(
-        S::set(twice_root), S::fma(S::multiply(x, x), S::set(3 * cubic), S::set(T(1))));
+    const Vector slope =
+        S::multiply(S::set(twice_root), S::fma(S::multiply(x, x), S::set(3 * cubic), S::set(T(1))));
     return gated_derivative<T>(x, twice_u(x), slope);
   }
 };

@@ -128,7 +128,7 @@ class LeftRows {
 /// One tile: Rows rows of A by Panels whole panels. `bias` and `c` belong to its first element.
 template <class T, class E, int Rows, int Panels>
 void microkernel(const PanelProduct<T, E>& p, Index row, const E* panel, Prefetch next,
-                   const T* bias, T* c, Index c_stride) {
+                 const T* bias, T* c, Index c_stride) {
   using S = Simd<T>;
   using Reader = PanelReader<T, E>;
   using Vector = typename S::Vector;
@@ -195,7 +195,7 @@ void microkernel(const PanelProduct<T, E>& p, Index row, const E* panel, Prefetc
 /// tile's size.
 template <class T, class E, int Rows>
 void edge_microkernel(const PanelProduct<T, E>& p, Index row, const E* panel, Prefetch next,
-                           const T* bias, T* c, Index columns) {
+                      const T* bias, T* c, Index columns) {
   constexpr Index width = panel_width<T>;
   T starts[static_cast<std::size_t>(width)] = {};
   T results[static_cast<std::size_t>(Rows * width)] = {};
@@ -212,7 +212,7 @@ void edge_microkernel(const PanelProduct<T, E>& p, Index row, const E* panel, Pr
 /// its numbers `prefetch_distance` further on, then those of the panel of the next tile.
 template <class T, class E, int Rows, int Panels>
 void microkernel_with_prefetch(const PanelProduct<T, E>& p, Index row, Index column, Index columns,
-                    const Prefetch* common) {
+                               const Prefetch* common) {
   using Reader = PanelReader<T, E>;
   const E* panel = p.panels + column / panel_width<T> * p.panel_stride;
   const T* bias = p.bias + (p.start == Start::bias ? column : 0);
@@ -246,7 +246,7 @@ void microkernel_with_prefetch(const PanelProduct<T, E>& p, Index row, Index col
 /// Rows `row` ... `row + Rows - 1` of the product, several panels.
 template <class T, class E, int Rows>
 void microkernels_of_rows(const PanelProduct<T, E>& p, Index row, Index column, Index column_end,
-                    const Prefetch* common) {
+                          const Prefetch* common) {
   constexpr int panels = tile_panels<T>(Rows);
   constexpr Index group = panels * panel_width<T>;
   while (column < column_end) {
