@@ -67,7 +67,7 @@ TYPED_TEST(InstructionSets, ProductsAreTheChainOfTheirOwnMultiplyAdd) {
         const auto a = reference::random_tensor<T, 2>({rows, depth}, 1);
         const auto b = reference::random_tensor<T, 2>({columns, depth}, 2);
         const auto bias = reference::random_tensor<T, 1>({columns}, 3);
-        const auto factor = k::right_factor(b);
+        const k::StridedFactor<T> factor{b.data(), depth};
         ef::Tensor<T, 1> panels({k::whole_panels<T>(columns) * depth});
         for (Index n = 0; n < columns; n += k::panel_width<T>) {
           machine.pack_rows(factor, n, std::min(k::panel_width<T>, columns - n), 0, depth, nullptr,
@@ -195,13 +195,13 @@ TEST(CompressedInstructionSets, IntegerProductsAreExact) {
       // Numbers as `quantize` writes them, and back.
       const auto written = [&](int number) {
         return static_cast<std::int8_t>(
-            static_cast<std::uint8_t>(number + machine->quantized_zero));
+            static_cast<std::uint8_t>(number + machine->zero_point));
       };
       const auto value = [&](std::int8_t q) {
         return int{
-            static_cast<std::int8_t>(static_cast<std::uint8_t>(q - machine->quantized_zero))};
+            static_cast<std::int8_t>(static_cast<std::uint8_t>(q - machine->zero_point))};
       };
-      std::vector<std::int8_t> a(static_cast<std::size_t>(rows * stride), machine->quantized_zero);
+      std::vector<std::int8_t> a(static_cast<std::size_t>(rows * stride), machine->zero_point);
       for (Index m = 0; m < rows; ++m) {
         for (Index i = 0; i < depth; ++i)
           a[static_cast<std::size_t>(m * stride + i)] = written(m % 2 == 0 ? 127 : drawn(m + i));
@@ -253,7 +253,7 @@ TEST(CompressedInstructionSets, RowsAreRoundedToTheNearestOf127Steps) {
       const float scale = machine->quantize(x.data(), n, q.data());
       const auto value = [&](Index i) {
         return int{static_cast<std::int8_t>(
-            static_cast<std::uint8_t>(q[static_cast<std::size_t>(i)] - machine->quantized_zero))};
+            static_cast<std::uint8_t>(q[static_cast<std::size_t>(i)] - machine->zero_point))};
       };
       float top = 0;
       for (const float e : x) top = std::max(top, std::abs(e));

@@ -44,7 +44,7 @@ TYPED_TEST(LinearKernelTest, ActivationAndMultiplierAfterTheProduct) {
             const auto multiplier = reference::random_tensor<T, 2>({m, n}, 4);
             Tensor<T, 1> panels({ef::kernels::whole_panels<T>(n) * k});
             const auto rows = ef::kernels::right_factor(weight);
-            ef::kernels::pack_panels(rows, n, k, panels.data());
+            ef::kernels::pack_panels(*rows.strided(), n, k, panels.data());
             Tensor<T, 2> y({m, n});
             ef::kernels::linear<T>(
                 x,

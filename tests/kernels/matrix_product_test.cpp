@@ -16,6 +16,7 @@ using ef::Index;
 using ef::Tensor;
 using ef::kernels::MatrixProduct;
 using ef::kernels::RightFactor;
+using ef::kernels::StridedFactor;
 using ef::kernels::rows_per_packing;
 using reference::Real;
 
@@ -54,7 +55,7 @@ struct Problem {
 
   MatrixProduct<T> product() {
     if (order == Order::panels)
-      ef::kernels::pack_panels(RightFactor<T>::from_rows(b.data(), k + gap), n, k, panels.data());
+      ef::kernels::pack_panels(StridedFactor<T>{b.data(), k + gap}, n, k, panels.data());
     return {.rows = m,
             .columns = n,
             .depth = k,

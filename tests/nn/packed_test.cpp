@@ -226,7 +226,7 @@ TEST(PackedInt8, IsTheFormula) {
   }
 }
 
-TEST(PackedInt8, NotANumberStaysInItsRow) {
+TEST(PackedInt8, NanAndInfinityStayInTheirRows) {
   const auto packed = ef::pack<ef::Packed<ef::int8>>(
       initialized<ef::Linear<float>>({.in_features = 29, .out_features = 37}));
   auto x = reference::random_tensor<float, 2>({7, 29}, 3);
@@ -236,8 +236,10 @@ TEST(PackedInt8, NotANumberStaysInItsRow) {
   const auto y = packed(x);
   for (Index m = 0; m < 7; ++m) {
     for (Index n = 0; n < 37; ++n) {
-      if (m == 2 || m == 4) {
+      if (m == 2) {
         EXPECT_TRUE(std::isnan(y(m, n)));
+      } else if (m == 4) {
+        EXPECT_FALSE(std::isfinite(y(m, n)));
       } else {
         EXPECT_EQ(y(m, n), clean(m, n));
       }
@@ -245,18 +247,64 @@ TEST(PackedInt8, NotANumberStaysInItsRow) {
   }
 }
 
-TEST(PackedInt8, RowsOfZerosAndOfTinyNumbersAreZero) {
+TEST(PackedInt8, RowsOfZerosAreZero) {
   auto linear = initialized<ef::Linear<float>>({.in_features = 5, .out_features = 3});
-  for (Index k = 0; k < 5; ++k) {
-    linear.weight(0, k) = 0;
-    linear.weight(1, k) = 1e-44f;
-  }
+  for (Index k = 0; k < 5; ++k) linear.weight(0, k) = 0;
   const auto packed = ef::pack<ef::Packed<ef::int8>>(linear);
   Tensor<float, 2> x({2, 5});
-  for (Index k = 0; k < 5; ++k) x(1, k) = 1e-44f;
+  for (Index k = 0; k < 5; ++k) x(1, k) = 0.5f;
   const auto y = packed(x);
-  for (Index m = 0; m < 2; ++m) {
-    for (Index n = 0; n < 3; ++n) EXPECT_EQ(y(m, n), linear.bias(n));
+  for (Index n = 0; n < 3; ++n) EXPECT_EQ(y(0, n), linear.bias(n));
+  EXPECT_EQ(y(1, 0), linear.bias(0));
+}
+
+// Numbers whose largest is so small that 127 / it overflows, weights and activations.
+TEST(PackedInt8, TinyNumbersAreQuantizedLikeOthers) {
+  auto plain =
+      initialized<ef::Linear<float>>({.in_features = 37, .out_features = 19, .bias = false});
+  auto tiny = plain;
+  for (float& w : tiny.weight) w *= 0x1p-124f;
+  const Tensor<float, 2> x = reference::random_tensor<float, 2>({7, 37}, 5, 2);
+  Tensor<float, 2> tiny_x = x;
+  for (float& element : tiny_x) element *= 0x1p-124f;
+
+  const auto expect_same = [&](const Tensor<float, 2>& y, const Tensor<float, 2>& scaled) {
+    for (Index i = 0; i < y.size(); ++i) {
+      EXPECT_NEAR(y.data()[i], scaled.data()[i] * 0x1p124f, 0.01) << i;
+    }
+  };
+  const auto packed = ef::pack<ef::Packed<ef::int8>>(plain);
+  expect_same(packed(x), ef::pack<ef::Packed<ef::int8>>(tiny)(x));
+  expect_same(packed(x), packed(tiny_x));
+  const auto weights = ef::pack<ef::Packed<ef::int8_weights>>(plain);
+  expect_same(weights(x), ef::pack<ef::Packed<ef::int8_weights>>(tiny)(x));
+}
+
+// They can't be quantized: their rows are multiplied as with int8_weights, other rows as ever.
+TEST(PackedInt8, RowsWithInfinityOrNanAreNotQuantized) {
+  const auto plain = initialized<ef::Linear<float>>({.in_features = 67, .out_features = 41});
+  const auto packed = ef::pack<ef::Packed<ef::int8>>(plain);
+  const auto weights = ef::pack<ef::Packed<ef::int8_weights>>(plain);
+  for (const Index rows : {1, 5, 43}) {
+    const Tensor<float, 2> x = reference::random_tensor<float, 2>({rows, 67}, 5, 2);
+    Tensor<float, 2> wild = x;
+    wild(0, 13) = std::numeric_limits<float>::infinity();
+    if (rows > 1) wild(rows - 2, 3) = std::numeric_limits<float>::quiet_NaN();
+    const auto usual = packed(x), y = packed(wild), unquantized = weights(wild);
+    bool saw_infinity = false;
+    for (Index m = 0; m < rows; ++m) {
+      const bool is_wild = m == 0 || (rows > 1 && m == rows - 2);
+      for (Index n = 0; n < 41; ++n) {
+        const float expected = is_wild ? unquantized(m, n) : usual(m, n);
+        if (expected != expected) {
+          EXPECT_NE(y(m, n), y(m, n));
+        } else {
+          EXPECT_EQ(y(m, n), expected);
+        }
+        saw_infinity |= std::isinf(y(m, n));
+      }
+    }
+    EXPECT_TRUE(saw_infinity);
   }
 }
 

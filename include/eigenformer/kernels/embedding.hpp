@@ -30,11 +30,11 @@ void look_up(const RightFactor<T>& table, const std::int32_t* ids, T factor, boo
   const Index n = y.columns();
   for_each_row_block(y.rows(), n, workspace, [&](Index begin, Index end, Arena& arena) {
     Scratch scratch(arena);
-    const bool in_panels = table.panel_stride != 0;
-    T* row = in_panels ? scratch.array<T>(n) : nullptr;
+    const StridedFactor<T>* strided = table.strided();
+    T* row = strided != nullptr ? nullptr : scratch.array<T>(n);
     for (Index i = begin; i < end; ++i) {
-      if (in_panels) table.copy_row(ids[i], n, row);
-      const T* from = in_panels ? row : table.at(ids[i], 0);
+      if (row != nullptr) table.copy_row(ids[i], n, row);
+      const T* from = row != nullptr ? row : strided->at(ids[i], 0);
       T* to = y.data() + i * n;
       if (add) {
         target<T>().add_scaled(from, factor, to, n);

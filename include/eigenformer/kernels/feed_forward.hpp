@@ -87,7 +87,7 @@ template <class T>
 void gated_hidden(TensorView<const T, 2> x, const FeedForwardMaps<T>& maps, TensorView<T, 2> value,
                   TensorView<T, 2> hidden, Workspace& workspace) {
   const Epilogue<T> epilogue{.activation = maps.activation, .multiplier = value.data()};
-  if (maps.gate->weight.quantizes_rows) {
+  if (maps.gate->weight.quantizes_rows()) {
     linear<T>(x, maps.first, value, {}, workspace);
     linear<T>(x, *maps.gate, hidden, epilogue, workspace);
     return;
@@ -120,7 +120,7 @@ void feed_forward_unfused(TensorView<const T, 2> x, const FeedForwardMaps<T>& ma
 template <class T>
 void feed_forward(TensorView<const T, 2> x, const FeedForwardMaps<T>& maps, TensorView<T, 2> y,
                   Workspace& workspace) {
-  if (maps.second.weight.quantizes_rows) {  // needs whole rows of h
+  if (maps.second.weight.quantizes_rows()) {  // needs whole rows of h
     const Index C = maps.hidden_size, block = rows_per_packing * workspace.concurrency();
     for (Index row = 0; row < x.rows(); row += block) {
       const Index rows = (std::min)(block, x.rows() - row);

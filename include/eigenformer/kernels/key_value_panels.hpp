@@ -105,7 +105,7 @@ void write_keys(const KeyValuePanels<T>& panels, Index b, Index head, Index firs
     T* panel = panels.key_panel(b, head, slot - place);
     const T* from = k.at(b, token, head);
     if (n == panel_width<T>) {
-      pack_panel(RightFactor<T>::from_rows(from, k.token_stride), 0, n, 0, size, panel);
+      pack_panel(StridedFactor<T>{from, k.token_stride}, 0, n, 0, size, panel);
     } else {
       for (Index i = 0; i < n; ++i) {
         for (Index d = 0; d < size; ++d) {
@@ -120,7 +120,7 @@ void write_keys(const KeyValuePanels<T>& panels, Index b, Index head, Index firs
 template <class T>
 void write_values(const KeyValuePanels<T>& panels, Index b, Index head, Index first, Index count,
                   const Heads<const T>& v) {
-  const auto source = RightFactor<T>::from_columns(v.at(b, 0, head), v.token_stride);
+  const StridedFactor<T> source{v.at(b, 0, head), 1, v.token_stride};
   for (Index feature = 0; feature < panels.value_size; feature += panel_width<T>) {
     const Index columns = (std::min)(panel_width<T>, panels.value_size - feature);
     pack_panel(source, feature, columns, 0, count, panels.value_panel(b, head, feature, first));

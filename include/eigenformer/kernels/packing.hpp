@@ -37,7 +37,7 @@ RightFactor<T> compressed_factor(const std::int8_t* panels, Index depth, const T
 /// Packs k0 <= k < k0 + depth of columns n0 <= n < n0 + columns; 1 <= columns <= panel_width.
 /// `prefetched`: see simd/packing.inl.
 template <class T>
-void pack_panel(const RightFactor<T>& b, Index n0, Index columns, Index k0, Index depth, T* panel,
+void pack_panel(const StridedFactor<T>& b, Index n0, Index columns, Index k0, Index depth, T* panel,
                 const T* prefetched = nullptr) {
   if (b.k_stride == 1) {
     target<T>().pack_rows(b, n0, columns, k0, depth, prefetched, panel);
@@ -57,7 +57,7 @@ void pack_panel(const RightFactor<T>& b, Index n0, Index columns, Index k0, Inde
 
 /// All of B (N, K): whole_panels(N) * K elements, as RightFactor::from_panels takes them.
 template <class T>
-void pack_panels(const RightFactor<T>& b, Index columns, Index depth, T* panels) {
+void pack_panels(const StridedFactor<T>& b, Index columns, Index depth, T* panels) {
   for (Index n = 0; n < columns; n += panel_width<T>) {
     pack_panel(b, n, (std::min)(panel_width<T>, columns - n), 0, depth, panels + n * depth);
   }

@@ -71,6 +71,17 @@ constexpr Index place_in_panel(Index j, Index k) {
   }
 }
 
+/// Quantizes numbers up to `top` to +-127: round(x * enlarge * inverse). 127 / top alone would
+/// overflow for tiny numbers, which are enlarged first.
+template <class T>
+struct Int8Factors {
+  T enlarge, inverse;
+
+  explicit Int8Factors(T top)
+      : enlarge(top < T(0x1p-100) ? T(0x1p100) : T(1)),
+        inverse(top == 0 ? T(0) : T(127) / (top * enlarge)) {}
+};
+
 /// What the accumulators of a product start from.
 enum class Start { zero, bias, stored };
 
@@ -116,90 +127,8 @@ struct CompressedTarget {
   // simd/quantized.inl
   void (*scale_columns)(const T* scales, const T* bias, T* y, Index n);
   T (*quantize)(const T* x, Index n, std::int8_t* q);
-  std::int8_t quantized_zero;  // what `quantize` writes for 0
+  std::int8_t zero_point;  // what `quantize` writes for 0
   void (*macrokernel_int8)(const QuantizedProduct<T>& product);
-};
-
-/// The right factor of a product, somewhere in memory: element (n, k) at data[n * n_stride + k *
-/// k_stride], where one of the strides is 1; or in panels of all k, one after the other: of T, of
-/// bfloat16, or of int8 with a scale for each n.
-template <class T>
-struct RightFactor {
-  const T* data = nullptr;
-  Index n_stride = 0;
-  Index k_stride = 0;
-  Index panel_stride = 0;  // elements; 0: not in panels
-  const BFloat16* bfloat16_panels = nullptr;
-  const std::int8_t* int8_panels = nullptr;
-  const CompressedTarget<T>* compressed = nullptr;  // what multiplies these two
-  const T* scales = nullptr;                        // of int8
-  bool quantizes_rows = false;                      // with int8: A is quantized too
-
-  /// Rows of weights (N, K), as a Linear stores them.
-  static RightFactor from_rows(const T* data, Index stride) {
-    return {.data = data, .n_stride = stride, .k_stride = 1};
-  }
-  /// A matrix (K, N), such as the values of attention.
-  static RightFactor from_columns(const T* data, Index stride) {
-    return {.data = data, .n_stride = 1, .k_stride = stride};
-  }
-  /// Panels of a depth of K.
-  static RightFactor from_panels(const T* data, Index depth) {
-    return {.data = data, .panel_stride = depth * panel_width<T>};
-  }
-  static RightFactor from_panels(const BFloat16* panels, Index depth,
-                                 const CompressedTarget<T>& compressed) {
-    return {.panel_stride = depth * panel_width<T>,
-            .bfloat16_panels = panels,
-            .compressed = &compressed};
-  }
-  static RightFactor from_panels(const std::int8_t* panels, Index depth, const T* scales,
-                                 bool quantizes_rows, const CompressedTarget<T>& compressed) {
-    return {.panel_stride = whole_groups(depth) * panel_width<T>,
-            .int8_panels = panels,
-            .compressed = &compressed,
-            .scales = scales,
-            .quantizes_rows = quantizes_rows};
-  }
-
-  /// Panels that hold numbers of T.
-  bool packed() const { return panel_stride != 0 && data != nullptr; }
-
-  /// Element (n, k) of a factor that isn't in panels.
-  const T* at(Index n, Index k) const { return data + n * n_stride + k * k_stride; }
-  /// Offset of the panel of columns n ... at step k; for int8 k is a multiple of 4.
-  Index panel_offset(Index n, Index k) const {
-    return n / panel_width<T> * panel_stride + k * panel_width<T>;
-  }
-  const T* panel(Index n, Index k) const { return data + panel_offset(n, k); }
-
-  /// The same factor without the first n0 columns or k0 steps; in panels n0 is a multiple of
-  /// panel_width, k0 of 4.
-  RightFactor part(Index n0, Index k0) const {
-    RightFactor result = *this;
-    const Index offset = panel_stride != 0 ? panel_offset(n0, k0) : n0 * n_stride + k0 * k_stride;
-    if (data != nullptr) result.data += offset;
-    if (bfloat16_panels != nullptr) result.bfloat16_panels += offset;
-    if (int8_panels != nullptr) result.int8_panels += offset;
-    if (scales != nullptr) result.scales += n0;
-    return result;
-  }
-
-  /// B(n, k) for k < depth.
-  void copy_row(Index n, Index depth, T* to) const {
-    const Index first = n / panel_width<T> * panel_stride, j = n % panel_width<T>;
-    for (Index k = 0; k < depth; ++k) {
-      if (bfloat16_panels != nullptr) {
-        to[k] =
-            static_cast<T>(to_float(bfloat16_panels[first + place_in_panel<T, BFloat16>(j, k)]));
-      } else if (int8_panels != nullptr) {
-        to[k] =
-            scales[n] * static_cast<T>(int8_panels[first + place_in_panel<T, std::int8_t>(j, k)]);
-      } else {
-        to[k] = packed() ? data[first + place_in_panel<T, T>(j, k)] : *at(n, k);
-      }
-    }
-  }
 };
 
 }  // namespace kernels

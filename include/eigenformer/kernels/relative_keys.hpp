@@ -62,7 +62,7 @@ class RelativeScores {
         const Index row = std::clamp(offset, -relative_.reach, relative_.reach) + relative_.reach;
         std::copy_n(relative_.table + row * size_, size_, embeddings_ + i * size_);
       }
-      pack_panel(RightFactor<T>::from_rows(embeddings_, size_), 0, width, 0, size_, panel_);
+      pack_panel(StridedFactor<T>{embeddings_, size_}, 0, width, 0, size_, panel_);
       multiply(q, rows_, of_queries_ + column);
       if (relative_.with_keys) multiply(keys_, n, of_keys_ + column);
     }

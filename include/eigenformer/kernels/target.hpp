@@ -24,8 +24,8 @@
 #include <utility>
 
 #include "eigenformer/kernels/activation.hpp"
-#include "eigenformer/kernels/panels.hpp"
 #include "eigenformer/kernels/polynomials.hpp"
+#include "eigenformer/kernels/right_factor.hpp"
 #include "eigenformer/kernels/rotary_frequencies.hpp"
 
 #if EIGENFORMER_CHOOSES_AT_RUN_TIME || defined(__AVX2__)
@@ -87,9 +87,9 @@ struct Target {
   void (*rms_norm)(const T* x, const T* weight, T offset, T eps, T* y, Index n);
   void (*rotate)(RotaryLayout layout, const T* cosine, const T* sine, T* x, Index size);
   // simd/packing.inl, simd/single_row.inl, simd/microkernel.inl
-  void (*pack_rows)(const RightFactor<T>& b, Index n0, Index columns, Index k0, Index depth,
+  void (*pack_rows)(const StridedFactor<T>& b, Index n0, Index columns, Index k0, Index depth,
                     const T* prefetched, T* panel);
-  void (*single_row_macrokernel)(const T* a, const RightFactor<T>& b, Index column,
+  void (*single_row_macrokernel)(const T* a, const StridedFactor<T>& b, Index column,
                                  Index column_end, Index depth, const T* bias, T* c);
   void (*macrokernel)(const PanelProduct<T>& product);
   Index tile_rows, tile_columns;  // of the largest tile
@@ -106,11 +106,6 @@ EIGENFORMER_PRECISE_BEGIN
 #else
 #define EIGENFORMER_TARGET_REGISTERS EIGEN_ARCH_DEFAULT_NUMBER_OF_REGISTERS
 #endif
-#if defined(EIGEN_VECTORIZE_AVX2)
-#define EIGENFORMER_TARGET_HAS_AVX2 1
-#else
-#define EIGENFORMER_TARGET_HAS_AVX2 0
-#endif
 #if defined(EIGEN_VECTORIZE_AVX512) && defined(__AVX512BW__) && defined(__AVX512VNNI__)
 #define EIGENFORMER_TARGET_HAS_VNNI 1
 #else
@@ -126,17 +121,13 @@ EIGENFORMER_PRECISE_BEGIN
 #include "eigenformer/kernels/simd/all.inl"
 #undef EIGENFORMER_TARGET
 #undef EIGENFORMER_TARGET_REGISTERS
-#undef EIGENFORMER_TARGET_HAS_AVX2
 #undef EIGENFORMER_TARGET_HAS_VNNI
 
 // With EIGENFORMER_COMPILED, which the CMake target eigenformer::compiled sets, a library holds what
 // follows, and the translation unit needn't even read it.
 #if EIGENFORMER_CHOOSES_AT_RUN_TIME && !defined(EIGENFORMER_COMPILED)
-#define EIGENFORMER_TARGET_HAS_AVX2 1
-
 #define EIGENFORMER_TARGET avx2
 #define EIGENFORMER_TARGET_REGISTERS 16
-#define EIGENFORMER_TARGET_HAS_VNNI 0
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
 #else
@@ -153,7 +144,6 @@ EIGENFORMER_PRECISE_BEGIN
 #endif
 #undef EIGENFORMER_TARGET
 #undef EIGENFORMER_TARGET_REGISTERS
-#undef EIGENFORMER_TARGET_HAS_VNNI
 
 #define EIGENFORMER_TARGET avx512
 #define EIGENFORMER_TARGET_REGISTERS 32
@@ -178,7 +168,6 @@ EIGENFORMER_PRECISE_BEGIN
 #undef EIGENFORMER_TARGET_REGISTERS
 #undef EIGENFORMER_TARGET_HAS_VNNI
 
-#undef EIGENFORMER_TARGET_HAS_AVX2
 #endif
 EIGENFORMER_PRECISE_END
 

@@ -11,7 +11,8 @@
 //   Packed<bfloat16>                rounded to 8 bits of precision: half the memory
 //   Packed<int8_weights>            int8 with a scale for each row of the weights: a quarter
 //   Packed<int8>                    the same, and activations are quantized as well, row by row, so
-//                                   that products are those of integers
+//                                   that products are those of integers; rows of activations that
+//                                   hold infinity or NaN stay as they are
 //
 // Activations, biases and norms are float in all of them (double in Packed<double>).
 
@@ -98,8 +99,8 @@ class PackedMatrix {
       const Index rows = (std::min)(row_group - place, count - row);
       if constexpr (std::is_same_v<Stored, Scalar>) {
         if (place == 0 && (rows == row_group || first + row + rows == shape_[0])) {
-          kernels::pack_panel(kernels::RightFactor<Scalar>::from_rows(from + row * depth, depth), 0,
-                              rows, 0, depth, panel_of(first + row));
+          kernels::pack_panel(kernels::StridedFactor<Scalar>{from + row * depth, depth}, 0, rows, 0,
+                              depth, panel_of(first + row));
           row += rows;
           continue;
         }
@@ -141,12 +142,11 @@ class PackedMatrix {
   }
 
   void set_row(Index row, const Scalar* from) {
-    [[maybe_unused]] Scalar inverse = 0;
-    if constexpr (is_int8) inverse = set_scale(row, from);
+    [[maybe_unused]] const kernels::Int8Factors<Scalar> factors(is_int8 ? set_scale(row, from) : 0);
     for (Index k = 0; k < shape_[1]; ++k) {
       Stored& to = panel_of(row)[kernels::place_in_panel<Scalar, Stored>(row % row_group, k)];
       if constexpr (is_int8) {
-        to = static_cast<Stored>(std::lrint(from[k] * inverse));
+        to = static_cast<Stored>(std::lrint(from[k] * factors.enlarge * factors.inverse));
       } else if constexpr (std::is_same_v<Stored, bfloat16>) {
         to = to_bfloat16(from[k]);
       } else {
@@ -155,7 +155,7 @@ class PackedMatrix {
     }
   }
 
-  /// The scale max |w| / 127, and its inverse.
+  /// The scale max |w| / 127; returns max |w|.
   Scalar set_scale(Index row, const Scalar* from) {
     Scalar top = 0;
     for (Index k = 0; k < shape_[1]; ++k) {
@@ -164,10 +164,8 @@ class PackedMatrix {
               " in row ", row, " column ", k, " has no place in int8");
       top = (std::max)(top, magnitude);
     }
-    const Scalar inverse = Scalar(127) / top;
-    const bool as_good_as_zero = !(inverse <= (std::numeric_limits<Scalar>::max)());
-    scales_(row) = as_good_as_zero ? Scalar(0) : top / Scalar(127);
-    return as_good_as_zero ? Scalar(0) : inverse;
+    scales_(row) = top / Scalar(127);
+    return top;
   }
 
   Shape<2> shape_{};

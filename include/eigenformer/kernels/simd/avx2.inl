@@ -145,6 +145,36 @@ struct Simd<double> {
   }
 };
 
+template <class T>
+struct Int8Sums;
+
+/// |b| * (a with b's sign): unsigned with signed numbers of 7 bits, whose 16-bit sums of pairs aren't
+/// cut off.
+template <>
+struct Int8Sums<float> {
+  using Vector = __m256i;
+  static constexpr Index width = 8;
+  static constexpr std::int8_t zero_point = 0;
+  struct Factor {
+    Vector b, magnitude;
+  };
+
+  static Vector zero() { return _mm256_setzero_si256(); }
+  static Vector subtract(Vector a, Vector b) { return _mm256_sub_epi32(a, b); }
+  static Factor load(const std::int8_t* from) {
+    const Vector b = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+    return {b, _mm256_abs_epi8(b)};
+  }
+  static Vector add_products(Vector sum, const Factor& b, std::int32_t four) {
+    const Vector pairs =
+        _mm256_maddubs_epi16(b.magnitude, _mm256_sign_epi8(_mm256_set1_epi32(four), b.b));
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+  }
+  static void store(std::int32_t* to, Vector sum) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), sum);
+  }
+};
+
 }  // namespace EIGENFORMER_TARGET
 }  // namespace kernels
 }  // namespace EIGENFORMER_ABI

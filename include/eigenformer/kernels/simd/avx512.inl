@@ -190,6 +190,53 @@ struct Simd<double> {
   }
 };
 
+template <class T>
+struct Int8Sums;
+
+#if EIGENFORMER_TARGET_HAS_VNNI
+/// Unsigned with signed numbers: a is kept as a + 128.
+template <>
+struct Int8Sums<float> {
+  using Vector = __m512i;
+  static constexpr Index width = 16;
+  static constexpr std::int8_t zero_point = -128;
+
+  static Vector zero() { return _mm512_setzero_si512(); }
+  static Vector subtract(Vector a, Vector b) { return _mm512_sub_epi32(a, b); }
+  static Vector load(const std::int8_t* from) { return _mm512_loadu_si512(from); }
+  static Vector add_products(Vector sum, Vector b, std::int32_t four) {
+    return _mm512_dpbusd_epi32(sum, _mm512_set1_epi32(four), b);
+  }
+  static void store(std::int32_t* to, Vector sum) { _mm512_storeu_si512(to, sum); }
+};
+#elif defined(__AVX512BW__)
+/// |b| * (a with b's sign), as with AVX2.
+template <>
+struct Int8Sums<float> {
+  using Vector = __m512i;
+  static constexpr Index width = 16;
+  static constexpr std::int8_t zero_point = 0;
+  struct Factor {
+    __mmask64 negative;
+    Vector magnitude;
+  };
+
+  static Vector zero() { return _mm512_setzero_si512(); }
+  static Vector subtract(Vector a, Vector b) { return _mm512_sub_epi32(a, b); }
+  static Factor load(const std::int8_t* from) {
+    const Vector b = _mm512_loadu_si512(from);
+    return {_mm512_movepi8_mask(b), _mm512_abs_epi8(b)};
+  }
+  static Vector add_products(Vector sum, const Factor& b, std::int32_t four) {
+    const Vector a = _mm512_set1_epi32(four);
+    const Vector with_sign = _mm512_mask_sub_epi8(a, b.negative, zero(), a);
+    const Vector pairs = _mm512_maddubs_epi16(b.magnitude, with_sign);
+    return _mm512_add_epi32(sum, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
+  }
+  static void store(std::int32_t* to, Vector sum) { _mm512_storeu_si512(to, sum); }
+};
+#endif
+
 }  // namespace EIGENFORMER_TARGET
 }  // namespace kernels
 }  // namespace EIGENFORMER_ABI

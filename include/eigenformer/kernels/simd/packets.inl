@@ -180,6 +180,37 @@ struct Simd {
   }
 };
 
+/// Products of int8 in registers of int32 sums. `add_products` adds four products to each lane: those
+/// of the lane's four numbers of b with the four of a in `four`. `zero_point` is what a's numbers are
+/// kept with, added: -128 where an instruction multiplies unsigned with signed numbers.
+template <class T>
+struct Int8Sums {
+  struct Vector {
+    std::int32_t lanes[std::size_t{panel_width<T>}];
+  };
+  static constexpr Index width = panel_width<T>;
+  static constexpr std::int8_t zero_point = 0;
+
+  static Vector zero() { return {}; }
+  static Vector subtract(Vector a, const Vector& b) {
+    for (Index j = 0; j < width; ++j) a.lanes[j] -= b.lanes[j];
+    return a;
+  }
+  static const std::int8_t* load(const std::int8_t* from) { return from; }
+  static Vector add_products(Vector sum, const std::int8_t* b, std::int32_t four) {
+    std::int8_t a[4];
+    std::memcpy(a, &four, sizeof four);
+    for (Index j = 0; j < width; ++j) {
+      for (Index step = 0; step < 4; ++step)
+        sum.lanes[j] += std::int32_t{a[step]} * std::int32_t{b[4 * j + step]};
+    }
+    return sum;
+  }
+  static void store(std::int32_t* to, const Vector& sum) {
+    std::memcpy(to, sum.lanes, sizeof sum.lanes);
+  }
+};
+
 }  // namespace EIGENFORMER_TARGET
 }  // namespace kernels
 }  // namespace EIGENFORMER_ABI

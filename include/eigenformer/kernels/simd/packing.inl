@@ -38,7 +38,7 @@ EIGENFORMER_ALWAYS_INLINE Square<T> load_transposed(const T* const* rows, Index 
 /// Packs k0 <= k < k0 + depth of columns n0 <= n < n0 + columns of a factor whose k_stride is 1.
 /// `prefetched` is what will be packed next, as much again, one after the other in memory; or null.
 template <class T>
-void pack_rows(const RightFactor<T>& b, Index n0, Index columns, Index k0, Index depth,
+void pack_rows(const StridedFactor<T>& b, Index n0, Index columns, Index k0, Index depth,
                const T* prefetched, T* panel) {
   constexpr Index width = Simd<T>::width;
   constexpr Index square_lines = (width * width * static_cast<Index>(sizeof(T)) + 63) / 64;

@@ -7,51 +7,6 @@ inline namespace EIGENFORMER_ABI {
 namespace kernels {
 namespace EIGENFORMER_TARGET {
 
-/// Products of int8 in registers of sums: one step adds four products to each lane. The machines
-/// multiply unsigned with signed numbers. VNNI: a is kept as a + 128, and the sums of 128 b are
-/// subtracted at the end; they may wrap, the difference is right. AVX2: |b| * (a with b's sign), since
-/// its 16-bit sums of pairs would be cut off.
-#if EIGENFORMER_TARGET_HAS_VNNI
-inline constexpr std::int8_t quantized_zero = -128;  // 128, unsigned
-
-struct Integers {
-  using Vector = __m512i;
-  static constexpr Index width = 16;
-  static Vector zero() { return _mm512_setzero_si512(); }
-  static Vector subtract(Vector a, Vector b) { return _mm512_sub_epi32(a, b); }
-  static Vector load(const std::int8_t* from) { return _mm512_loadu_si512(from); }
-  static Vector add_products(Vector sum, Vector b, std::int32_t four) {
-    return _mm512_dpbusd_epi32(sum, _mm512_set1_epi32(four), b);
-  }
-  static void store(std::int32_t* to, Vector sum) { _mm512_storeu_si512(to, sum); }
-};
-#else
-inline constexpr std::int8_t quantized_zero = 0;
-#if EIGENFORMER_TARGET_HAS_AVX2
-struct Integers {
-  using Vector = __m256i;
-  static constexpr Index width = 8;
-  struct Factor {
-    Vector b, magnitude;
-  };
-  static Vector zero() { return _mm256_setzero_si256(); }
-  static Vector subtract(Vector a, Vector b) { return _mm256_sub_epi32(a, b); }
-  static Factor load(const std::int8_t* from) {
-    const Vector b = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
-    return {b, _mm256_abs_epi8(b)};
-  }
-  static Vector add_products(Vector sum, const Factor& b, std::int32_t four) {
-    const Vector pairs =
-        _mm256_maddubs_epi16(b.magnitude, _mm256_sign_epi8(_mm256_set1_epi32(four), b.b));
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
-  }
-  static void store(std::int32_t* to, Vector sum) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), sum);
-  }
-};
-#endif
-#endif
-
 /// y = y * scales + bias; `bias` may be null.
 template <class T>
 void scale_columns(const T* scales, const T* bias, T* y, Index n) {
@@ -64,49 +19,52 @@ void scale_columns(const T* scales, const T* bias, T* y, Index n) {
   }
 }
 
-/// Quantizes x: quantized_zero + round(x / scale), within +-127 of it, followed by
-/// quantized_zero up to whole_groups(n), and returns the scale. A row with NaN or infinity gets the
-/// scale NaN.
+/// Quantizes x: zero_point + round(x / scale), within +-127 of it, followed by zero_point up to
+/// whole_groups(n), and returns the scale. A row with NaN or infinity gets the scale NaN.
 template <class T>
 T quantize(const T* x, Index n, std::int8_t* q) {
   using S = Simd<T>;
   static_assert(std::is_same_v<T, float>);
-  std::fill(q + n, q + whole_groups(n), quantized_zero);
+  constexpr std::int8_t zero_point = Int8Sums<T>::zero_point;
+  std::fill(q + n, q + whole_groups(n), zero_point);
   auto tops = S::set(0);
   for (Index i = 0; i < n; i += S::width) {
     const Index part = part_of_register(n - i, S::width);
     tops = S::maximum(S::absolute(load_partial<T>(x + i, part)), tops);
   }
   const T top = S::largest(tops);
-  const bool finite = all_finite(x, n);
-  // Where 127 / top overflows, the row is as good as zero.
-  constexpr T highest = (std::numeric_limits<T>::max)();
-  const T inverse = finite && T(127) / top <= highest ? T(127) / top : T(0);
+  if (!all_finite(x, n)) {
+    std::fill(q, q + n, zero_point);
+    return std::numeric_limits<T>::quiet_NaN();
+  }
+  const Int8Factors<T> factors(top);
   // Adding 1.5 * 2^23 rounds to a whole number and leaves it in the low bits.
-  const auto factor = S::set(inverse), shift = S::set(0x1.8p23f);
-  for (Index i = 0; i < n && finite; i += S::width) {
+  const auto enlarge = S::set(factors.enlarge), inverse = S::set(factors.inverse);
+  const auto shift = S::set(0x1.8p23f);
+  for (Index i = 0; i < n; i += S::width) {
     const Index part = part_of_register(n - i, S::width);
     T lanes[S::width];
-    S::store(lanes, S::fma(load_partial<T>(x + i, part), factor, shift));
+    S::store(lanes, S::fma(S::multiply(load_partial<T>(x + i, part), enlarge), inverse, shift));
     std::uint32_t bits[S::width];
     std::memcpy(bits, lanes, sizeof bits);
     for (Index j = 0; j < part; ++j)
-      q[i + j] =
-          static_cast<std::int8_t>((bits[j] + static_cast<std::uint8_t>(quantized_zero)) & 0xFFu);
+      q[i + j] = static_cast<std::int8_t>((bits[j] + static_cast<std::uint8_t>(zero_point)) & 0xFFu);
   }
-  if (!finite) std::fill(q, q + n, quantized_zero);
-  return finite ? top / T(127) : std::numeric_limits<T>::quiet_NaN();
+  return top / T(127);
 }
 
-/// Int32 sums (rows, panel_width) of one panel.
+/// Int32 sums (rows, panel_width) of one panel. Where numbers are kept as q + 128, which the
+/// instruction set multiplies unsigned, the sums of 128 b are subtracted at the end; they may wrap,
+/// the difference is right.
 template <class T, int Rows>
 void integer_microkernel(const std::int8_t* const* a, Index depth, const std::int8_t* panel,
                          std::int32_t (*sums)[panel_width<T>]) {
-#if EIGENFORMER_TARGET_HAS_VNNI || EIGENFORMER_TARGET_HAS_AVX2
-  static_assert(panel_width<T> % Integers::width == 0);
-  constexpr int registers = static_cast<int>(panel_width<T> / Integers::width);
-  const auto zero = Integers::zero();
-  Integers::Vector sum[std::size_t{Rows}][std::size_t{registers}], of_zeros[std::size_t{registers}];
+  using Sums = Int8Sums<T>;
+  static_assert(panel_width<T> % Sums::width == 0);
+  constexpr int registers = static_cast<int>(panel_width<T> / Sums::width);
+  const auto zero = Sums::zero();
+  typename Sums::Vector sum[std::size_t{Rows}][std::size_t{registers}];
+  typename Sums::Vector of_zeros[std::size_t{registers}];
   EIGENFORMER_UNROLL
   for (int v = 0; v < registers; ++v) {
     of_zeros[v] = zero;
@@ -117,15 +75,15 @@ void integer_microkernel(const std::int8_t* const* a, Index depth, const std::in
     prefetch(reinterpret_cast<const char*>(panel) + prefetch_distance);
     EIGENFORMER_UNROLL
     for (int v = 0; v < registers; ++v) {
-      const auto b = Integers::load(panel + 4 * Integers::width * v);
-      if constexpr (quantized_zero != 0) {
-        of_zeros[v] = Integers::add_products(of_zeros[v], b, static_cast<int>(0x80808080u));
+      const auto b = Sums::load(panel + 4 * Sums::width * v);
+      if constexpr (Sums::zero_point != 0) {
+        of_zeros[v] = Sums::add_products(of_zeros[v], b, static_cast<int>(0x80808080u));
       }
       EIGENFORMER_UNROLL
       for (int i = 0; i < Rows; ++i) {
         std::int32_t four;
         std::memcpy(&four, a[i] + k, sizeof four);
-        sum[i][v] = Integers::add_products(sum[i][v], b, four);
+        sum[i][v] = Sums::add_products(sum[i][v], b, four);
       }
     }
   }
@@ -133,20 +91,8 @@ void integer_microkernel(const std::int8_t* const* a, Index depth, const std::in
   for (int i = 0; i < Rows; ++i) {
     EIGENFORMER_UNROLL
     for (int v = 0; v < registers; ++v)
-      Integers::store(sums[i] + Integers::width * v, Integers::subtract(sum[i][v], of_zeros[v]));
+      Sums::store(sums[i] + Sums::width * v, Sums::subtract(sum[i][v], of_zeros[v]));
   }
-#else
-  for (int i = 0; i < Rows; ++i) {
-    for (Index j = 0; j < panel_width<T>; ++j) sums[i][j] = 0;
-    for (Index k = 0; k < depth; k += 4) {
-      const std::int8_t* from = panel + k * panel_width<T>;
-      for (Index j = 0; j < panel_width<T>; ++j) {
-        for (Index step = 0; step < 4; ++step)
-          sums[i][j] += std::int32_t{a[i][k + step]} * std::int32_t{from[4 * j + step]};
-      }
-    }
-  }
-#endif
 }
 
 template <class T, int Rows>

@@ -30,7 +30,7 @@ EIGENFORMER_ALWAYS_INLINE typename Simd<T>::Vector accumulate_square(const T* a,
 
 /// `squares` registers of outputs from n0 on, of which the first `columns` are stored.
 template <class T>
-void single_row_microkernel(const T* a, const RightFactor<T>& b, Index n0, Index columns,
+void single_row_microkernel(const T* a, const StridedFactor<T>& b, Index n0, Index columns,
                             Index depth, const T* bias, T* c) {
   using S = Simd<T>;
   using Vector = typename S::Vector;
@@ -80,7 +80,7 @@ void single_row_microkernel(const T* a, const RightFactor<T>& b, Index n0, Index
 
 /// c[n] for column <= n < column_end; `bias` has N elements or is null.
 template <class T>
-void single_row_macrokernel(const T* a, const RightFactor<T>& b, Index column, Index column_end,
+void single_row_macrokernel(const T* a, const StridedFactor<T>& b, Index column, Index column_end,
                             Index depth, const T* bias, T* c) {
   constexpr Index group = squares * Simd<T>::width;
   for (Index n = column; n < column_end; n += group) {

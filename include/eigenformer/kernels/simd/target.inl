@@ -43,7 +43,7 @@ inline constexpr CompressedTarget<T> compressed_functions{
     .macrokernel_int8_weights = macrokernel<T, std::int8_t>,
     .scale_columns = scale_columns<T>,
     .quantize = quantize<T>,
-    .quantized_zero = quantized_zero,
+    .zero_point = Int8Sums<T>::zero_point,
     .macrokernel_int8 = macrokernel_int8<T>,
 };
 
