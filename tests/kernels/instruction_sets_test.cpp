@@ -194,12 +194,10 @@ TEST(CompressedInstructionSets, IntegerProductsAreExact) {
       const Index columns = 37, depth = 23, stride = k::whole_groups(depth);
       // Numbers as `quantize` writes them, and back.
       const auto written = [&](int number) {
-        return static_cast<std::int8_t>(
-            static_cast<std::uint8_t>(number + machine->zero_point));
+        return static_cast<std::int8_t>(static_cast<std::uint8_t>(number + machine->zero_point));
       };
       const auto value = [&](std::int8_t q) {
-        return int{
-            static_cast<std::int8_t>(static_cast<std::uint8_t>(q - machine->zero_point))};
+        return int{static_cast<std::int8_t>(static_cast<std::uint8_t>(q - machine->zero_point))};
       };
       std::vector<std::int8_t> a(static_cast<std::size_t>(rows * stride), machine->zero_point);
       for (Index m = 0; m < rows; ++m) {

@@ -16,8 +16,8 @@ using ef::Index;
 using ef::Tensor;
 using ef::kernels::MatrixProduct;
 using ef::kernels::RightFactor;
-using ef::kernels::StridedFactor;
 using ef::kernels::rows_per_packing;
+using ef::kernels::StridedFactor;
 using reference::Real;
 
 enum class Order { rows, columns, panels };

@@ -38,15 +38,41 @@ class ShapeOnlyParameter {
 
 struct ShapeOnly {};
 
+namespace internal {
+
+/// A class whose objects can be added and multiplied, such as a type of automatic differentiation.
+template <class T>
+concept NumberClass = std::is_class_v<T> && requires(const T& x) {
+  (x + x);
+  (x * x);
+};
+
+}  // namespace internal
+
+/// A plain format: numbers that can be computed with.
+template <class Format>
+concept PlainFormat = std::is_floating_point_v<Format> || internal::NumberClass<Format>;
+
+namespace internal {
+
+/// True, or the one error that the compiler reports.
+template <class Format>
+constexpr bool require_plain_format() {
+  static_assert(
+      PlainFormat<Format>,
+      "the format of a module is a number type such as float or double, a Packed one such "
+      "as Packed<bfloat16>, or ShapeOnly");
+  return PlainFormat<Format>;
+}
+
+}  // namespace internal
+
 template <class Format>
 struct FormatTraits {
-  static_assert(std::is_class_v<Format> || std::is_floating_point_v<Format>,
-                "the format of a module is a number type such as float or double, a Packed one or "
-                "ShapeOnly");
-  using Scalar = Format;
+  using Scalar = std::conditional_t<internal::require_plain_format<Format>(), Format, float>;
   template <int Rank>
-  using Parameter = Tensor<Format, Rank>;
-  using Weight = Tensor<Format, 2>;
+  using Parameter = Tensor<Scalar, Rank>;
+  using Weight = Tensor<Scalar, 2>;
 };
 
 template <>

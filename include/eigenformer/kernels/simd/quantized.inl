@@ -48,7 +48,8 @@ T quantize(const T* x, Index n, std::int8_t* q) {
     std::uint32_t bits[S::width];
     std::memcpy(bits, lanes, sizeof bits);
     for (Index j = 0; j < part; ++j)
-      q[i + j] = static_cast<std::int8_t>((bits[j] + static_cast<std::uint8_t>(zero_point)) & 0xFFu);
+      q[i + j] =
+          static_cast<std::int8_t>((bits[j] + static_cast<std::uint8_t>(zero_point)) & 0xFFu);
   }
   return top / T(127);
 }
