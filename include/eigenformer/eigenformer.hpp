@@ -42,6 +42,8 @@
 #include "eigenformer/nn/additive_attention.hpp"
 #include "eigenformer/nn/embedding.hpp"
 #include "eigenformer/nn/embeddings.hpp"
+#include "eigenformer/nn/layer_parts.hpp"
+#include "eigenformer/nn/check_module.hpp"
 #include "eigenformer/nn/residual_branch.hpp"
 #include "eigenformer/nn/encoder_layer.hpp"
 #include "eigenformer/nn/decoder_layer.hpp"

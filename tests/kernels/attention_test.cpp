@@ -121,6 +121,22 @@ TYPED_TEST(AttentionTest, AnyScale) {
   }
 }
 
+// As the sum of no values is 0, so is that of values which are all -0.
+TYPED_TEST(AttentionTest, NegativeZerosAreZeros) {
+  using T = TypeParam;
+  for (Index keys : {1, 2, 7, 65, 131}) {
+    for (Index size : {1, 3, 8, 17, 37}) {
+      reference::AttentionInputs<T> in({1, 2, 1, 5, keys, 3, size});
+      std::fill(in.v.begin(), in.v.end(), T(-0.0));
+      const auto y = ef::scaled_dot_product_attention(in.q, in.k, in.v);
+      for (T value : y) {
+        ASSERT_EQ(value, 0);
+        ASSERT_FALSE(std::signbit(value)) << keys << " keys of size " << size;
+      }
+    }
+  }
+}
+
 TEST(Attention, EmptyExtents) {
   const auto shape = [](const AttentionSize& s) {
     const reference::AttentionInputs<float> in(s);

@@ -24,6 +24,36 @@ class LinearKernelTest : public ::testing::Test {};
 using Scalars = ::testing::Types<float, double, long double>;
 TYPED_TEST_SUITE(LinearKernelTest, Scalars);
 
+// A single row is divided over threads by columns; a long sum is cut into blocks, each of which goes
+// on from the sums before it.
+TYPED_TEST(LinearKernelTest, OneRowHasTheSameBitsOnAnyNumberOfThreads) {
+  using T = TypeParam;
+  for (Index k : {1, 257, 701, 3001}) {
+    for (Index n : {1, 255, 257, 523, 1031}) {
+      const auto x = reference::random_tensor<T, 2>({1, k}, 1);
+      const auto weight = reference::random_tensor<T, 2>({n, k}, 2);
+      const auto bias = reference::random_tensor<T, 1>({n}, 3);
+      const auto result = [&](ef::Workspace workspace) {
+        Tensor<T, 2> y({1, n});
+        ef::kernels::linear<T>(x, {ef::kernels::right_factor(weight), bias.data()}, y, {},
+                               workspace);
+        return y;
+      };
+      const auto y = result(ef::Workspace());
+      const auto expected = reference::linear(widen(x), widen(weight), widen(bias));
+      for (Index j = 0; j < n; ++j) {
+        // |sum| <= K with K + 1 roundings.
+        ASSERT_NEAR(static_cast<double>(y(0, j)), static_cast<double>(expected(0, j)),
+                    static_cast<double>(k * (k + 1)) * double(std::numeric_limits<T>::epsilon()));
+      }
+      for (Index threads : {2, 3, 7}) {
+        ef::ThreadPool pool(threads);
+        EXPECT_EQ(result(ef::Workspace(pool)), y) << k << ", " << n << ", " << threads;
+      }
+    }
+  }
+}
+
 TYPED_TEST(LinearKernelTest, ActivationAndMultiplierAfterTheProduct) {
   using T = TypeParam;
   const Index k = 23;

@@ -143,6 +143,10 @@ TEST(PretrainedDecoders, RotaryPositions) {
     EXPECT_EQ(c.rope_scaling.original_max_position_embeddings, 61);
     EXPECT_EQ(c.rope_scaling.length, 0);
   });
+  // transformers reads original_max_position_embeddings for other types than this.
+  expect_scaling(
+      {{"rope_type", "dynamic"}, {"factor", 3}, {"original_max_position_embeddings", 19}},
+      [](const auto& c) { EXPECT_EQ(c.rope_scaling.original_max_position_embeddings, 61); });
   expect_scaling({{"rope_type", "llama3"},
                   {"factor", 8},
                   {"low_freq_factor", 2},
@@ -162,6 +166,12 @@ TEST(PretrainedDecoders, RotaryPositions) {
     EXPECT_EQ(c.rope_scaling.beta_slow, 1);
     EXPECT_FALSE(c.rope_scaling.attention_factor.has_value());
   });
+  for (const char* only : {"mscale", "mscale_all_dim"}) {
+    json one = yarn;
+    one[only] = 2;
+    expect_scaling(
+        one, [](const auto& c) { EXPECT_FALSE(c.rope_scaling.attention_factor.has_value()); });
+  }
   yarn.update({{"mscale", 2}, {"mscale_all_dim", 0.5}, {"beta_fast", 9}, {"beta_slow", 2}});
   expect_scaling(yarn, [](const auto& c) {
     EXPECT_EQ(c.rope_scaling.beta_fast, 9);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "eigenformer/eigenformer.hpp"
+#include "tests/reference/error_text.hpp"
 #include "tests/reference/numbers.hpp"
 
 namespace sequences_test {
@@ -178,6 +179,23 @@ TYPED_TEST(Sequences, AreRefusedWhereTheyCanNotBeFollowed) {
   EXPECT_THROW(attention.forward(x, cache, Mask{.sequence_lengths = lengths}, y, workspace),
                std::invalid_argument);
   EXPECT_EQ(cache.length(0), 0);
+}
+
+TYPED_TEST(Sequences, AreRefusedByModelsThatAnswerOncePerRow) {
+  using Mask = ef::Mask<TypeParam>;
+  const std::vector<Index> two = {3, 4};
+  const ef::Tensor<std::int32_t, 2> ids({1, 7});
+  const ef::TransformerConfig config{.vocab_size = 11,
+                                     .hidden_size = 8,
+                                     .num_hidden_layers = 1,
+                                     .num_attention_heads = 2,
+                                     .intermediate_size = 13};
+  const ef::SequenceClassifier<TypeParam> classifier(config);
+  EXPECT_ERROR(classifier(ids, {}, Mask{.sequence_lengths = two}), std::invalid_argument,
+               "SequenceClassifier: takes rows");
+  const ef::Transformer<TypeParam> transformer(config);
+  EXPECT_ERROR(transformer(ids, ids, Mask{.sequence_lengths = two}), std::invalid_argument,
+               "Transformer: source");
 }
 
 TYPED_TEST(Sequences, TakeMemoryInProportionToTheirTokens) {

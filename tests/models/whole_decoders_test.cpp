@@ -53,6 +53,34 @@ void compare(const Model& model, const std::string& name) {
       << name;
 }
 
+// What a mask hides of the source is hidden from the decoder too: whatever is there, the logits are
+// those of the shorter source.
+TYPED_TEST(WholeDecodersTest, TheSourcesMaskHoldsForTheDecoderToo) {
+  using T = TypeParam;
+  const auto model = random_model<ef::Transformer<T>>(
+      ef::TransformerConfig{.vocab_size = vocabulary,
+                            .hidden_size = 20,
+                            .num_hidden_layers = 2,
+                            .num_attention_heads = 4,
+                            .intermediate_size = 29,
+                            .position_embedding = ef::PositionEmbedding::sinusoidal});
+  const Ids target = random_ids(2, 5), source = random_ids(2, 7);
+  Ids shorter({2, 4}), other(source);
+  for (Index b = 0; b < 2; ++b) {
+    std::copy_n(&source(b, 0), 4, &shorter(b, 0));
+    for (Index j = 4; j < 7; ++j) other(b, j) = (source(b, j) + 1) % vocabulary;
+  }
+  const auto expected = model(shorter, target);
+  const std::vector<int> lengths = {4, 4};
+  ef::Tensor<bool, 2> keep({2, 7});
+  for (Index b = 0; b < 2; ++b) std::fill_n(&keep(b, 0), 4, true);
+  for (const ef::Mask<T>& mask :
+       {ef::Mask<T>{.key_lengths = lengths}, ef::Mask<T>{.key_allowed = keep}}) {
+    EXPECT_EQ(model(source, target, mask), expected);
+    EXPECT_EQ(model(other, target, mask), expected);
+  }
+}
+
 TYPED_TEST(WholeDecodersTest, TransformerDecoders) {
   using T = TypeParam;
   for (const NamedDecoder& decoder : decoders_with_all_positions()) {

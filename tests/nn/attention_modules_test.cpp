@@ -9,6 +9,7 @@
 #include "tests/kernels/attention_cases.hpp"
 #include "tests/nn/differential.hpp"
 #include "tests/reference/encoder_layer.hpp"
+#include "tests/reference/error_text.hpp"
 
 namespace attention_modules_test {
 
@@ -101,6 +102,35 @@ TYPED_TEST(AttentionModulesTest, WeightsAreThoseOfTheResult) {
   for (Index t = 0; t < 5; ++t) {
     for (Index c = 0; c < 12; ++c) EXPECT_EQ(y(1, t, c), module.output.bias(c));
   }
+}
+
+TEST(MultiHeadAttention, RefusesResultsThatOverlapTheMask) {
+  const ef::MultiHeadAttention<float> module({.hidden_size = 12, .num_attention_heads = 3});
+  const auto x = reference::random_tensor<float, 3>({2, 4, 12}, 5);
+  ef::Tensor<float, 3> y(x.shape());
+  ef::Tensor<float, 4> weights({2, 3, 4, 4});
+  ef::Workspace workspace;
+  const auto call = [&](const ef::Mask<float>& mask) {
+    module.forward(x, x, x, mask, y, weights, workspace);
+  };
+  EXPECT_ERROR(call({.bias = weights}), std::invalid_argument, "overlap");
+  const ef::TensorView<float, 2> in_y(y.data(), {4, 4});
+  EXPECT_ERROR(call({.bias = in_y}), std::invalid_argument, "overlap");
+  EXPECT_NO_THROW(call({.bias = ef::Tensor<float, 4>(weights.shape())}));
+}
+
+TEST(MultiHeadAttention, TakesSequencesOfOneTensorOnly) {
+  const ef::MultiHeadAttention<float> module({.hidden_size = 12, .num_attention_heads = 3});
+  const auto x = reference::random_tensor<float, 3>({1, 5, 12}, 5), other = x;
+  ef::Tensor<float, 3> y(x.shape());
+  ef::Workspace workspace;
+  const std::vector<Index> lengths = {2, 3};
+  const auto call = [&](const Tensor<float, 3>& key, const Tensor<float, 3>& value) {
+    module.forward(x, key, value, {.sequence_lengths = lengths}, y, {}, workspace);
+  };
+  EXPECT_NO_THROW(call(x, x));
+  EXPECT_ERROR(call(other, x), std::invalid_argument, "sequence_lengths");
+  EXPECT_ERROR(call(x, other), std::invalid_argument, "sequence_lengths");
 }
 
 TEST(MultiHeadAttention, RefusesHeadsThatDoNotFitAndNamesTheNumbers) {

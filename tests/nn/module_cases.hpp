@@ -159,6 +159,7 @@ class ModuleOf : public AnyModule {
   std::unique_ptr<AnyModule> copy() const override { return wrap(Module(module_)); }
   std::unique_ptr<AnyModule> moved() override { return wrap(std::move(module_)); }
   void assign(const AnyModule& other) override { module_ = of(other); }
+  void check() const override { ef::check_module(module_); }
   std::unique_ptr<AnyModule> zeros_like() const override {
     return wrap(eigenformer::zeros_like(module_));
   }
@@ -185,6 +186,12 @@ class ModuleOf : public AnyModule {
     return eigenformer::parameters_equal(module_, of(other));
   }
   void randomize(std::uint64_t seed) override { reference::randomize(module_, seed); }
+  void change(std::size_t wanted) override {
+    std::size_t i = 0;
+    ef::for_each_parameter(module_, [&](const std::string&, auto& parameter) {
+      if (i++ == wanted) parameter.data()[parameter.size() - 1] += 1;
+    });
+  }
   void init(std::uint64_t seed) override { ef::init(module_, ef::Key{seed}); }
 
   std::unique_ptr<AnyCall> prepare(const Input& input, const Placement& placement,

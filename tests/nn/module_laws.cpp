@@ -75,6 +75,8 @@ TEST_P(ModuleLaws, NamesAndShapesAreExactlyThese) {
   EXPECT_EQ(module->count_parameters(), static_cast<Index>(count));
 }
 
+TEST_P(ModuleLaws, PassesTheCheckForModules) { EXPECT_NO_THROW(random_module()->check()); }
+
 TEST_P(ModuleLaws, CopiesAreDeepAndEqual) {
   const auto module = random_module();
   const Input input = GetParam().input(3, 5, 2);
@@ -94,6 +96,16 @@ TEST_P(ModuleLaws, CopiesAreDeepAndEqual) {
   copy->assign(*module);
   EXPECT_TRUE(same_bits(run(*copy, input), before));
   EXPECT_TRUE(same_bits(run(*copy->moved(), input), before));
+}
+
+TEST_P(ModuleLaws, EveryParameterCountsWhenModulesAreCompared) {
+  const auto module = random_module();
+  for (std::size_t i = 0; i < module->parameters().size(); ++i) {
+    const auto other = module->copy();
+    other->change(i);
+    EXPECT_FALSE(other->parameters_equal(*module)) << module->parameters()[i].first;
+    EXPECT_FALSE(module->parameters_equal(*other)) << module->parameters()[i].first;
+  }
 }
 
 TEST_P(ModuleLaws, ZerosLikeHasTheShapesAndNothingElse) {
@@ -129,6 +141,8 @@ TEST_P(ModuleLaws, InitIsAFunctionOfKeyAndName) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     const bool constant = std::set<double>(values[i].begin(), values[i].end()).size() <= 1;
     EXPECT_EQ(values[i] == others[i], constant) << names[i].first;
+    const bool is_matrix = names[i].second.find(',') != std::string::npos;
+    EXPECT_NE(constant, is_matrix) << names[i].first;
     EXPECT_TRUE(constant || seen.insert(values[i]).second) << names[i].first;
   }
 

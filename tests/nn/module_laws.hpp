@@ -72,6 +72,7 @@ class AnyModule {
   virtual std::unique_ptr<AnyModule> moved() = 0;
   virtual void assign(const AnyModule& other) = 0;
   virtual std::unique_ptr<AnyModule> zeros_like() const = 0;
+  virtual void check() const = 0;  // check_module
   virtual std::unique_ptr<AnyModule> cast_to_double_and_back() const = 0;
 
   virtual Parameters parameters() const = 0;
@@ -81,6 +82,8 @@ class AnyModule {
   virtual std::vector<const void*> addresses() const = 0;
   virtual bool parameters_equal(const AnyModule& other) const = 0;
   virtual void randomize(std::uint64_t seed) = 0;
+  /// Adds 1 to the last element of one of the parameters.
+  virtual void change(std::size_t parameter) = 0;
   virtual void init(std::uint64_t seed) = 0;
 
   /// y is filled with -777. `shape` replaces the right shape of y.

@@ -68,6 +68,30 @@ TYPED_TEST(PackedPlainTest, FeedForwardsHaveTheBitsOfThePlainOnes) {
   }
 }
 
+template <class Format>
+class PackedFeedForward : public ::testing::Test {};
+using PackedFormats = ::testing::Types<ef::Packed<float>, ef::Packed<ef::bfloat16>,
+                                       ef::Packed<ef::int8_weights>, ef::Packed<ef::int8>>;
+TYPED_TEST_SUITE(PackedFeedForward, PackedFormats);
+
+// What is rounded is rounded in the same places, so the difference is that of sums alone.
+TYPED_TEST(PackedFeedForward, IsMadeOfItsPackedLinears) {
+  const ef::FeedForwardConfig config{
+      .hidden_size = 67, .intermediate_size = 101, .activation = ef::Activation::silu};
+  const auto gated = ef::pack<TypeParam>(initialized<ef::GatedFeedForward<float>>(config));
+  const auto plain = ef::pack<TypeParam>(initialized<ef::FeedForward<float>>(config));
+  for (Index tokens : {1, 2, 7, 61}) {
+    const auto x = reference::random_tensor<float, 2>({tokens, 67}, 3);
+    auto hidden = ef::silu(gated.gate(x));
+    hidden.vector().array() *= gated.up(x).vector().array();
+    const auto expected = gated.down(hidden), y = gated(x);
+    for (Index i = 0; i < y.size(); ++i) ASSERT_NEAR(y.data()[i], expected.data()[i], 1e-5);
+
+    const auto expected_plain = plain.linear_2(ef::silu(plain.linear_1(x))), z = plain(x);
+    for (Index i = 0; i < z.size(); ++i) ASSERT_NEAR(z.data()[i], expected_plain.data()[i], 1e-5);
+  }
+}
+
 TYPED_TEST(PackedPlainTest, EncodersHaveTheBitsOfThePlainOnes) {
   const auto plain = initialized<ef::TransformerEncoder<TypeParam>>({.vocab_size = 101,
                                                                      .hidden_size = 30,

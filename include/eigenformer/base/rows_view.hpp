@@ -35,6 +35,13 @@ class RowsView {
   requires std::is_const_v<T> RowsView(const Tensor<Scalar, Rank>& tensor)
       : RowsView(tensor.view()) {}
 
+  /// Elements that may be changed, seen as constants.
+  template <class U>
+  requires std::is_same_v<const U, T> RowsView(const RowsView<U>& other)
+      : data_(other.data_), rows_(other.rows_), rank_(other.rank_) {
+    std::copy_n(other.extents_, largest_rank, extents_);
+  }
+
   T* data() const { return data_; }
   Index rows() const { return rows_; }
   Index columns() const { return extents_[rank_ - 1]; }

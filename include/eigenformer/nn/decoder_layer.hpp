@@ -39,27 +39,29 @@ struct DecoderLayer {
   using Cache = DecoderLayerCache<Scalar>;
   using Input = TensorView<const Scalar, 3>;
   using Result = TensorView<Scalar, 3>;
+  using LayerNorms = internal::CheckedPart<Norm<Format>, LayerNorm<Format>>;
+  using LayerFeedForward = internal::CheckedPart<FeedForwardNetwork<Format>, FeedForward<Format>>;
   using Counts = std::optional<IntegerSequence>;
   static constexpr LayerPlace::Half half = LayerPlace::Half::decoder;
   template <class F>
   using WithFormat = DecoderLayer<F, Norm, FeedForwardNetwork>;
 
   TransformerConfig config;
-  Norm<Format> self_attention_norm;
+  LayerNorms self_attention_norm;
   MultiHeadAttention<Format> self_attention;
-  std::optional<Norm<Format>> cross_attention_norm;
+  std::optional<LayerNorms> cross_attention_norm;
   std::optional<MultiHeadAttention<Format>> cross_attention;
-  Norm<Format> feed_forward_norm;
-  FeedForwardNetwork<Format> feed_forward;
+  LayerNorms feed_forward_norm;
+  LayerFeedForward feed_forward;
 
   explicit DecoderLayer(const TransformerConfig& config_)
       : config(config_.with_defaults(layer_defaults())),
-        self_attention_norm(Norm<Format>::config_from(config)),
+        self_attention_norm(LayerNorms::config_from(config)),
         self_attention(MultiHeadAttentionConfig::self_attention(config, false)),
-        feed_forward_norm(Norm<Format>::config_from(config)),
-        feed_forward(FeedForwardNetwork<Format>::config_from(config)) {
+        feed_forward_norm(LayerNorms::config_from(config)),
+        feed_forward(LayerFeedForward::config_from(config)) {
     if (!config.cross_attention) return;
-    cross_attention_norm.emplace(Norm<Format>::config_from(config));
+    cross_attention_norm.emplace(LayerNorms::config_from(config));
     cross_attention.emplace(MultiHeadAttentionConfig::cross_attention(config));
   }
   EIGENFORMER_STRONG_COPIES(DecoderLayer)

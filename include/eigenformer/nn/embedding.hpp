@@ -46,7 +46,7 @@ struct Embedding {
 
   template <class F, class... Layer>
   static void visit(F&& f, Layer&... layer) {
-    f("weight", layer.weight...);
+    if (((layer.config.num_embeddings > 0) && ...)) f("weight", layer.weight...);
   }
 
   /// Normal with deviation 0.02, as BERT and GPT-2.

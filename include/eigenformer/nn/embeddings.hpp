@@ -127,7 +127,7 @@ struct Embeddings {
 
   template <class F, class... Layer>
   static void visit(F&& f, Layer&... layer) {
-    if (((layer.config.vocab_size > 0) && ...)) f("token", layer.token...);
+    f("token", layer.token...);
     f("position", layer.position...);
     f("token_type", layer.token_type...);
     f("norm", layer.norm...);

@@ -30,22 +30,24 @@ struct EncoderLayer {
   using Scalar = ScalarOf<Format>;
   using Input = TensorView<const Scalar, 3>;
   using Result = TensorView<Scalar, 3>;
+  using LayerNorms = internal::CheckedPart<Norm<Format>, LayerNorm<Format>>;
+  using LayerFeedForward = internal::CheckedPart<FeedForwardNetwork<Format>, FeedForward<Format>>;
   static constexpr LayerPlace::Half half = LayerPlace::Half::encoder;
   template <class F>
   using WithFormat = EncoderLayer<F, Norm, FeedForwardNetwork>;
 
   TransformerConfig config;
-  Norm<Format> attention_norm;
+  LayerNorms attention_norm;
   MultiHeadAttention<Format> attention;
-  Norm<Format> feed_forward_norm;
-  FeedForwardNetwork<Format> feed_forward;
+  LayerNorms feed_forward_norm;
+  LayerFeedForward feed_forward;
 
   explicit EncoderLayer(const TransformerConfig& config_)
       : config(config_.with_defaults(layer_defaults())),
-        attention_norm(Norm<Format>::config_from(config)),
+        attention_norm(LayerNorms::config_from(config)),
         attention(MultiHeadAttentionConfig::self_attention(config, true)),
-        feed_forward_norm(Norm<Format>::config_from(config)),
-        feed_forward(FeedForwardNetwork<Format>::config_from(config)) {}
+        feed_forward_norm(LayerNorms::config_from(config)),
+        feed_forward(LayerFeedForward::config_from(config)) {}
   EIGENFORMER_STRONG_COPIES(EncoderLayer)
 
   template <class F, class... Layer>

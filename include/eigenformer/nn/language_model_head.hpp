@@ -60,7 +60,8 @@ struct LanguageModelHead {
 
   explicit LanguageModelHead(const LanguageModelHeadConfig& config_)
       : config(checked(config_)),
-        weight({config.tie_word_embeddings ? 0 : config.vocab_size, config.hidden_size}),
+        weight(config.tie_word_embeddings ? Shape<2>{0, 0}
+                                          : Shape<2>{config.vocab_size, config.hidden_size}),
         bias({config.bias ? config.vocab_size : 0}) {}
   EIGENFORMER_STRONG_COPIES(LanguageModelHead)
 

@@ -202,6 +202,16 @@ constexpr bool require_plain() {
   return PlainModule<M>;
 }
 
+/// True, or the one error that the compiler reports.
+template <class M, class NewFormat>
+constexpr bool require_format() {
+  constexpr bool given = requires { typename M::template WithFormat<NewFormat>; };
+  static_assert(given,
+                "a module that is cast or packed needs `template <class F> using WithFormat`, "
+                "itself in another format");
+  return given;
+}
+
 /// Initialises the parameters that a module owns directly.
 inline auto init_with(Key key) {
   return [key](const std::string& name, auto& module) {
@@ -224,12 +234,14 @@ M zeros_like(const M& module) {
 /// The same module with parameters in another plain format: cast<double>(model).
 template <class NewFormat, Module M>
 auto cast(const M& module) {
-  using Result = typename M::template WithFormat<NewFormat>;
-  Result result(module.config);
-  if constexpr (internal::require_plain<M>() && internal::require_plain<Result>()) {
-    for_each_parameter_in_step(internal::convert_elements, result, module);
+  if constexpr (internal::require_format<M, NewFormat>()) {
+    using Result = typename M::template WithFormat<NewFormat>;
+    Result result(module.config);
+    if constexpr (internal::require_plain<M>() && internal::require_plain<Result>()) {
+      for_each_parameter_in_step(internal::convert_elements, result, module);
+    }
+    return result;
   }
-  return result;
 }
 
 /// True if every parameter has the same shape and elements.

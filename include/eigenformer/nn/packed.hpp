@@ -184,6 +184,13 @@ struct FormatTraits<Packed<Element>> {
 namespace internal {
 
 /// True, or the one error that the compiler reports.
+template <class M>
+constexpr bool require_scalar() {
+  constexpr bool given = requires { typename M::Scalar; };
+  static_assert(given, "pack: the module needs `using Scalar`, its type of numbers");
+  return given;
+}
+
 template <class Format, class M>
 constexpr bool require_packable() {
   constexpr bool plain = PlainModule<M>, packed = is_packed<Format>;
@@ -209,16 +216,18 @@ inline constexpr auto pack_parameter = [](const std::string&, auto& to, const au
 /// The same module with its weights packed.
 template <class Format, Module M>
 auto pack(const M& module) {
-  typename M::template WithFormat<Format> result(module.config);
-  if constexpr (internal::require_packable<Format, M>()) {
-    for_each_parameter_in_step(internal::pack_parameter, result, module);
+  if constexpr (internal::require_format<M, Format>() && internal::require_scalar<M>()) {
+    typename M::template WithFormat<Format> result(module.config);
+    if constexpr (internal::require_packable<Format, M>()) {
+      for_each_parameter_in_step(internal::pack_parameter, result, module);
+    }
+    return result;
   }
-  return result;
 }
 
 template <Module M>
 auto pack(const M& module) {
-  return pack<Packed<typename M::Scalar>>(module);
+  if constexpr (internal::require_scalar<M>()) return pack<Packed<typename M::Scalar>>(module);
 }
 
 }  // namespace EIGENFORMER_ABI

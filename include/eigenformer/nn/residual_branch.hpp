@@ -8,24 +8,11 @@
 //
 //   x, y: (B, T, hidden_size)
 
-#include <type_traits>
-
 #include "eigenformer/kernels/elementwise.hpp"
-#include "eigenformer/nn/module.hpp"
-#include "eigenformer/nn/transformer_config.hpp"
+#include "eigenformer/nn/layer_parts.hpp"
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
-
-namespace internal {
-
-/// Whether Function is the type of a `forward_sum` that Norm defines itself. An inherited one doesn't
-/// fit a norm that has replaced the inherited `forward`.
-template <class T, class Norm, class Function>
-inline constexpr bool is_forward_sum =
-    std::is_same_v<Function, void (Norm::*)(RowsView<const T>, RowsView<T>, Workspace&) const>;
-
-}  // namespace internal
 
 /// The only place that knows the difference. `branch(from, to)`; y must not overlap x. A norm with
 /// `forward_sum` adds and normalizes in one pass.
@@ -40,9 +27,7 @@ void add_branch(NormPlacement placement, const Norm& norm, TensorView<const T, 3
   } else {
     branch(x, y);
   }
-  if constexpr (requires {
-                  requires internal::is_forward_sum<T, Norm, decltype(&Norm::forward_sum)>;
-                }) {
+  if constexpr (internal::NormalizesSums<Norm>) {
     if (placement == NormPlacement::post) return norm.forward_sum(x, y, workspace);
   }
   kernels::add<T>(x.folded(), y.folded(), y.folded(), workspace);
