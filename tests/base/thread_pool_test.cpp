@@ -15,6 +15,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/reference/error_text.hpp"
+
 namespace thread_pool_test {
 
 namespace ef = eigenformer;
@@ -83,8 +85,10 @@ TEST(ThreadPool, WaitsForTheSlowest) {
 }
 
 TEST(ThreadPool, RefusesLessThanOneThread) {
-  EXPECT_THROW(ef::ThreadPool(0), std::invalid_argument);
-  EXPECT_THROW(ef::ThreadPool(-2), std::invalid_argument);
+  EXPECT_ERROR(ef::ThreadPool(0), std::invalid_argument,
+               "ThreadPool: concurrency must be >= 1; got 0");
+  EXPECT_ERROR(ef::ThreadPool(-2), std::invalid_argument,
+               "ThreadPool: concurrency must be >= 1; got -2");
   EXPECT_GE(ef::ThreadPool().concurrency(), 1);
 }
 
@@ -111,16 +115,16 @@ TEST(ThreadPool, RethrowsAfterTheOthersHaveFinished) {
 TEST(ThreadPool, ManyExceptionsGiveOne) {
   ef::ThreadPool pool(3);
   for (int round = 0; round < 50; ++round) {
-    EXPECT_THROW(pool.parallel_for(20, [](Index) { throw std::runtime_error("each"); }),
-                 std::runtime_error);
+    EXPECT_ERROR(pool.parallel_for(20, [](Index) { throw std::runtime_error("each"); }),
+                 std::runtime_error, "each");
   }
   expect_every_index_once(pool, 20);
 }
 
 TEST(ThreadPool, OneThreadThrowsToo) {
   ef::ThreadPool pool(1);
-  EXPECT_THROW(pool.parallel_for(3, [](Index) { throw std::runtime_error("first"); }),
-               std::runtime_error);
+  EXPECT_ERROR(pool.parallel_for(3, [](Index) { throw std::runtime_error("first"); }),
+               std::runtime_error, "first");
   expect_every_index_once(pool, 3);
 }
 
@@ -182,21 +186,21 @@ TEST(ThreadPool, AllTasksRunThoughOneThrows) {
   for (Index concurrency : {1, 3}) {
     ef::ThreadPool pool(concurrency);
     std::atomic<int> ran{0};
-    EXPECT_THROW(pool.parallel_for(9,
+    EXPECT_ERROR(pool.parallel_for(9,
                                    [&](Index i) {
                                      ++ran;
                                      if (i == 2) throw std::runtime_error("task");
                                    }),
-                 std::runtime_error);
+                 std::runtime_error, "task");
     EXPECT_EQ(ran, 9);
     ran = 0;
     pool.parallel_for(2, [&](Index) {  // nested: on the calling thread
-      EXPECT_THROW(pool.parallel_for(5,
+      EXPECT_ERROR(pool.parallel_for(5,
                                      [&](Index i) {
                                        ++ran;
                                        if (i == 0) throw std::runtime_error("nested");
                                      }),
-                   std::runtime_error);
+                   std::runtime_error, "nested");
     });
     EXPECT_EQ(ran, 10);
   }

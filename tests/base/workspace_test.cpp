@@ -12,6 +12,7 @@
 
 #include "eigenformer/base/thread_pool.hpp"
 #include "tests/reference/counting_new.hpp"
+#include "tests/reference/error_text.hpp"
 
 namespace workspace_test {
 
@@ -143,16 +144,17 @@ TEST(Scratch, GivesBackWhenAnExceptionPasses) {
     inner.array<float>(1000);
     throw std::runtime_error("on purpose");
   };
-  EXPECT_THROW(risky(), std::runtime_error);
+  EXPECT_ERROR(risky(), std::runtime_error, "on purpose");
   EXPECT_EQ(arena.used(), 0u);
 }
 
 TEST(Scratch, RefusesImpossibleSizes) {
   ef::Arena arena;
   ef::Scratch scratch(arena);
-  EXPECT_THROW((scratch.tensor<float, 2>({-1, 3})), std::invalid_argument);
-  EXPECT_THROW((scratch.tensor<double, 2>({Index{1} << 40, Index{1} << 40})),
-               std::invalid_argument);
+  EXPECT_ERROR((scratch.tensor<float, 2>({-1, 3})), std::invalid_argument,
+               "Tensor: extents must be >= 0; got (-1, 3)");
+  EXPECT_ERROR((scratch.tensor<double, 2>({Index{1} << 40, Index{1} << 40})), std::invalid_argument,
+               "Tensor: too many elements to address; got (1099511627776,");
   EXPECT_EQ((scratch.tensor<float, 2>({0, 3}).size()), 0);
 }
 
@@ -201,7 +203,8 @@ TEST(Workspace, TakesAnyExecutor) {
 
 TEST(Workspace, RefusesAnExecutorWithoutThreads) {
   Backwards executor{0};
-  EXPECT_THROW(ef::Workspace{executor}, std::invalid_argument);
+  EXPECT_ERROR(ef::Workspace{executor}, std::invalid_argument,
+               "Workspace: the executor's concurrency must be >= 1; got 0");
 }
 
 /// Says that it is done without having begun.
@@ -214,7 +217,8 @@ struct Idle {
 TEST(Workspace, NoticesAnExecutorThatLeavesTasksOut) {
   Idle executor;
   ef::Workspace workspace(executor);
-  EXPECT_THROW(workspace.parallel_for(20, [](Index, ef::Arena&) {}), std::invalid_argument);
+  EXPECT_ERROR(workspace.parallel_for(20, [](Index, ef::Arena&) {}), std::invalid_argument,
+               "Workspace: the executor's parallel_for has not run all tasks");
 }
 
 TEST(Workspace, TasksAtTheSameTimeHaveDifferentArenas) {
@@ -285,7 +289,7 @@ TEST(Workspace, AnExceptionInATaskLeavesItUsable) {
       if (task == bad) throw std::runtime_error("on purpose");
     });
   };
-  EXPECT_THROW(call(11), std::runtime_error);
+  EXPECT_ERROR(call(11), std::runtime_error, "on purpose");
   EXPECT_EQ(workspace.arena().used(), 0u);
   EXPECT_NO_THROW(call(-1));
 }

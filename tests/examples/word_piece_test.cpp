@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/reference/error_text.hpp"
+
 namespace {
 
 using examples::WordPiece;
@@ -178,8 +180,10 @@ TEST_F(WordPieceDirectory, ErrorsNameTheFile) {
 
 TEST(WordPiece, RefusesALengthWithoutRoomForClsAndSep) {
   const WordPiece tokenizer(golden_vocabulary());
-  EXPECT_THROW(tokenizer.encode("a", 1), std::invalid_argument);
-  EXPECT_THROW(tokenizer.encode("a", 0), std::invalid_argument);
+  EXPECT_ERROR(tokenizer.encode("a", 1), std::invalid_argument,
+               "WordPiece::encode: maximum_length must be at least 2; it is 1");
+  EXPECT_ERROR(tokenizer.encode("a", 0), std::invalid_argument,
+               "WordPiece::encode: maximum_length must be at least 2; it is 0");
   EXPECT_EQ(tokenizer.encode("a", 2).size(), 2u);
 }
 

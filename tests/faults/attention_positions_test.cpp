@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Faults that others had with positions inside attention: rotary embeddings (P01, P02, P04) and
-// ALiBi (P05).
+// Faults that others had with positions inside attention: rotary embeddings and
+// ALiBi.
 
 #include "tests/faults/any_decoder.hpp"
 
@@ -43,9 +43,9 @@ MultiHeadAttention<double> turning_attention(Index size, Index heads, const Rota
   return attention;
 }
 
-// ------------------------------------------------------------------- P01: neighbours or two halves
+// ----------------------------------------------------------------------- neighbours or two halves
 
-TEST(AttentionPositionFaults, P01BothLayoutsOfOneToFour) {
+TEST(AttentionPositionFaults, BothLayoutsOfOneToFour) {
   const std::vector<double> x{1, 2, 3, 4};
   const std::vector<double> interleaved{-1.142640, 1.922076, 2.959851, 4.029800};
   const std::vector<double> halves{-1.984111, 1.959901, 2.462378, 4.019800};
@@ -69,7 +69,7 @@ TEST(AttentionPositionFaults, P01BothLayoutsOfOneToFour) {
 }
 
 // From halves to neighbours and back, for every even size: the same bits.
-TEST(AttentionPositionFaults, P01LayoutsAreAPermutationOfEachOther) {
+TEST(AttentionPositionFaults, LayoutsAreAPermutationOfEachOther) {
   for (Index size = 2; size <= 40; size += 2) {
     const auto x = random<float>(Shape<2>{7, size}, 1);
     Tensor<float, 2> paired(x.shape()), back(x.shape());
@@ -90,7 +90,7 @@ TEST(AttentionPositionFaults, P01LayoutsAreAPermutationOfEachOther) {
   }
 }
 
-TEST(AttentionPositionFaults, P01PositionZeroPairsAndDifferences) {
+TEST(AttentionPositionFaults, PositionZeroPairsAndDifferences) {
   for (RotaryLayout layout : {RotaryLayout::halves, RotaryLayout::interleaved}) {
     for (Index size : {2, 6, 16, 22, 64, 130}) {
       const RotaryConfig config{.layout = layout};
@@ -120,7 +120,7 @@ TEST(AttentionPositionFaults, P01PositionZeroPairsAndDifferences) {
 }
 
 // Turning the front part of each head leaves the rest as it is, and turns as a head of that size.
-TEST(AttentionPositionFaults, P01PartOfEachHead) {
+TEST(AttentionPositionFaults, PartOfEachHead) {
   for (RotaryLayout layout : {RotaryLayout::halves, RotaryLayout::interleaved}) {
     const auto x = random<float>(Shape<2>{5, 16}, 4);
     Tensor<float, 2> front({5, 4});
@@ -132,7 +132,7 @@ TEST(AttentionPositionFaults, P01PartOfEachHead) {
   }
 }
 
-TEST(AttentionPositionFaults, P01SizesThatHaveNoPairsAreRefused) {
+TEST(AttentionPositionFaults, SizesThatHaveNoPairsAreRefused) {
   const auto refused = [](Index head_size, double part, const std::string& number) {
     try {
       MultiHeadAttention<float>(
@@ -154,9 +154,9 @@ TEST(AttentionPositionFaults, P01SizesThatHaveNoPairsAreRefused) {
   refused(8, std::nan(""), "nan");
 }
 
-// ------------------------------------------------------------------- P02: angles in low precision
+// ------------------------------------------------------------------------ angles in low precision
 
-TEST(AttentionPositionFaults, P02PositionsBeyondHalfPrecision) {
+TEST(AttentionPositionFaults, PositionsBeyondHalfPrecision) {
   for (RotaryLayout layout : {RotaryLayout::halves, RotaryLayout::interleaved}) {
     expect_values(turned_to<float>(15962, layout, {1, 0}), {-.908016, .418936}, 1e-6);
     expect_values(turned_to<double>(15962, layout, {1, 0}), {-.908016, .418936}, 1e-6);
@@ -166,7 +166,7 @@ TEST(AttentionPositionFaults, P02PositionsBeyondHalfPrecision) {
 }
 
 // Every frequency of a head of 64 at positions up to 100,000: as exact as the number type.
-TEST(AttentionPositionFaults, P02EveryFrequencyUpToPosition100000) {
+TEST(AttentionPositionFaults, EveryFrequencyUpToPosition100000) {
   const Index size = 64, half = size / 2;
   Tensor<float, 2> ones({1, size});
   Tensor<double, 2> exact_ones({1, size});
@@ -192,7 +192,7 @@ TEST(AttentionPositionFaults, P02EveryFrequencyUpToPosition100000) {
 
 // Through the module: a query at 15962 sees keys 0 and 1 by cos 15962 and cos 15961; also with a
 // memory.
-TEST(AttentionPositionFaults, P02FarQueriesOfAModule) {
+TEST(AttentionPositionFaults, FarQueriesOfAModule) {
   const auto attention = cast<float>(turning_attention(2, 1, {}));
   const auto x = values::tensor<float>(Shape<3>{1, 1, 2}, {1, 0});
   const auto keys = values::tensor<float>(Shape<3>{1, 2, 2}, {1, 0, 1, 0});
@@ -205,7 +205,7 @@ TEST(AttentionPositionFaults, P02FarQueriesOfAModule) {
 }
 
 // Rows of a batch at positions of their own.
-TEST(AttentionPositionFaults, P02RowsAtPositionsOfTheirOwn) {
+TEST(AttentionPositionFaults, RowsAtPositionsOfTheirOwn) {
   const Index batch = 3, tokens = 5, size = 6;
   const Index first[] = {0, 15962, 77};
   const auto x = random<float>(Shape<2>{batch * tokens, size}, 5);
@@ -222,7 +222,7 @@ TEST(AttentionPositionFaults, P02RowsAtPositionsOfTheirOwn) {
   }
 }
 
-// --------------------------------------------------------------- P04: scaling the wrong way around
+// ------------------------------------------------------------------- scaling the wrong way around
 
 std::vector<double> frequencies(const RotaryConfig& config, Index size) {
   std::vector<double> f(static_cast<std::size_t>(kernels::rotary_size(config, size) / 2));
@@ -230,7 +230,7 @@ std::vector<double> frequencies(const RotaryConfig& config, Index size) {
   return f;
 }
 
-TEST(AttentionPositionFaults, P04LinearFactorDividesThePosition) {
+TEST(AttentionPositionFaults, LinearFactorDividesThePosition) {
   const RotaryConfig scaled{.layout = RotaryLayout::interleaved,
                             .rope_scaling = {.type = RotaryScalingType::linear, .factor = 2}};
   const auto x = values::rows<double>({{1, 0, 1, 0}});
@@ -255,7 +255,7 @@ TEST(AttentionPositionFaults, P04LinearFactorDividesThePosition) {
   }
 }
 
-TEST(AttentionPositionFaults, P04LinearFactorsOfEverySizeAndLayout) {
+TEST(AttentionPositionFaults, LinearFactorsOfEverySizeAndLayout) {
   for (RotaryLayout layout : {RotaryLayout::halves, RotaryLayout::interleaved}) {
     for (Index factor : {1, 2, 3, 7}) {
       const RotaryConfig scaled{.layout = layout,
@@ -272,7 +272,7 @@ TEST(AttentionPositionFaults, P04LinearFactorsOfEverySizeAndLayout) {
 }
 
 // A factor that belongs to no type is not applied.
-TEST(AttentionPositionFaults, P04FactorWithoutATypeIsNotApplied) {
+TEST(AttentionPositionFaults, FactorWithoutATypeIsNotApplied) {
   const auto x = random<double>(Shape<2>{5, 16}, 7);
   EXPECT_EQ(turned<double>({.rope_scaling = {.factor = 8}}, x, 3), turned<double>({}, x, 3));
   EXPECT_EQ(
@@ -284,7 +284,7 @@ TEST(AttentionPositionFaults, P04FactorWithoutATypeIsNotApplied) {
 }
 
 // The frequencies of transformers 5 for heads of 16.
-TEST(AttentionPositionFaults, P04FrequenciesOfEveryType) {
+TEST(AttentionPositionFaults, FrequenciesOfEveryType) {
   const auto expect_frequencies = [](const RotaryConfig& config,
                                      const std::vector<double>& expected, double amplitude) {
     const auto f = frequencies(config, 16);
@@ -327,7 +327,7 @@ TEST(AttentionPositionFaults, P04FrequenciesOfEveryType) {
 
 // Whatever the type and the numbers: no frequency grows, none falls below its factor's part, and
 // the order is kept.
-TEST(AttentionPositionFaults, P04NoTypeMakesPositionsFurtherApart) {
+TEST(AttentionPositionFaults, NoTypeMakesPositionsFurtherApart) {
   for (RotaryScalingType type : {RotaryScalingType::linear, RotaryScalingType::dynamic,
                                  RotaryScalingType::llama3, RotaryScalingType::yarn}) {
     for (double factor : {1.0, 1.5, 4.0, 32.0}) {
@@ -367,7 +367,7 @@ TEST(AttentionPositionFaults, P04NoTypeMakesPositionsFurtherApart) {
 }
 
 // dynamic: nothing happens up to the original length.
-TEST(AttentionPositionFaults, P04DynamicScalingBeginsBehindTheOriginalLength) {
+TEST(AttentionPositionFaults, DynamicScalingBeginsBehindTheOriginalLength) {
   RotaryConfig config;
   const auto plain = frequencies(config, 16);
   config.rope_scaling = {
@@ -380,7 +380,7 @@ TEST(AttentionPositionFaults, P04DynamicScalingBeginsBehindTheOriginalLength) {
   EXPECT_LT(frequencies(config, 16).back(), plain.back());
 }
 
-TEST(AttentionPositionFaults, P04FactorsThatMakeNoSenseAreRefused) {
+TEST(AttentionPositionFaults, FactorsThatMakeNoSenseAreRefused) {
   const auto refused = [](const RotaryScaling& scaling, const std::string& text) {
     try {
       DecoderLayer<float>({.hidden_size = 8,
@@ -410,7 +410,7 @@ TEST(AttentionPositionFaults, P04FactorsThatMakeNoSenseAreRefused) {
           "got 4 and 1");
 }
 
-// ----------------------------------------------------------------------------- P05: ALiBi's slopes
+// --------------------------------------------------------------------------------- ALiBi's slopes
 
 std::vector<double> slopes(Index heads) {
   std::vector<double> result;
@@ -418,7 +418,7 @@ std::vector<double> slopes(Index heads) {
   return result;
 }
 
-TEST(AttentionPositionFaults, P05SlopesOfAnyNumberOfHeads) {
+TEST(AttentionPositionFaults, SlopesOfAnyNumberOfHeads) {
   const auto expect_slopes = [](Index heads, const std::vector<double>& expected) {
     const auto actual = slopes(heads);
     ASSERT_EQ(actual.size(), expected.size());
@@ -438,7 +438,7 @@ TEST(AttentionPositionFaults, P05SlopesOfAnyNumberOfHeads) {
 
 // The authors' rule for all counts up to 130, written anew: the list of the power of two below,
 // then every second number of the next power's list; all different, none is 1.
-TEST(AttentionPositionFaults, P05TheAuthorsRule) {
+TEST(AttentionPositionFaults, TheAuthorsRule) {
   const auto of_power = [](Index heads) {
     std::vector<double> list;
     const double start = std::pow(2.0, -8.0 / static_cast<double>(heads));
@@ -466,7 +466,7 @@ TEST(AttentionPositionFaults, P05TheAuthorsRule) {
 
 // In the module: with zero queries the weights fall by exp(-slope) for each step of distance, in
 // every head, at any position, with grouped heads, to either side, and from a cache.
-TEST(AttentionPositionFaults, P05WeightsOfAModule) {
+TEST(AttentionPositionFaults, WeightsOfAModule) {
   for (Index heads : {1, 2, 6, 8, 12}) {
     MultiHeadAttention<double> attention(
         {.hidden_size = heads,

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 
-// Faults that others had with causality and with caches of keys and values (K03 to K07), through
+// Faults that others had with causality and with caches of keys and values, through
 // every kind of decoder (any_decoder.hpp).
 
 #include <numeric>
 
 #include "tests/faults/any_decoder.hpp"
+#include "tests/reference/error_text.hpp"
 
 namespace eigenformer {
 namespace caches_test {
@@ -47,7 +48,7 @@ void for_each_decoder(F&& f) {
     for (const auto& decoder : decoders(settings)) f(*decoder, decoder->name + ", " + name);
 }
 
-// ------------------------------------------------------------ K03: position 0 for every new token
+// ----------------------------------------------------------------- position 0 for every new token
 
 /// Row t of keys turned by position t, in double, written anew.
 Tensor<double, 2> turned(const Tensor<double, 2>& keys, RotaryLayout layout) {
@@ -68,7 +69,7 @@ Tensor<double, 2> turned(const Tensor<double, 2>& keys, RotaryLayout layout) {
 
 // Three tokens at once, three alone: key t is R_t W_k x_t, value t is W_v x_t. What is kept are
 // keys and values, not inputs: they have the width of the heads.
-TEST(CacheFaults, K03CachedKeysStandAtTheirPositions) {
+TEST(CacheFaults, CachedKeysStandAtTheirPositions) {
   for (RotaryLayout layout : {RotaryLayout::halves, RotaryLayout::interleaved}) {
     MultiHeadAttention<double> attention(
         {.hidden_size = 7,
@@ -103,7 +104,7 @@ TEST(CacheFaults, K03CachedKeysStandAtTheirPositions) {
 }
 
 // No other kind of positions touches what is kept; a norm of the keys is applied once.
-TEST(CacheFaults, K03OnlyRotaryPositionsAreKeptInTheKeys) {
+TEST(CacheFaults, OnlyRotaryPositionsAreKeptInTheKeys) {
   for (const auto& [name, positions] : kinds_of_positions()) {
     if (positions.kind == AttentionPosition::rotary) continue;
     for (bool normalized : {false, true}) {
@@ -137,7 +138,7 @@ TEST(CacheFaults, K03OnlyRotaryPositionsAreKeptInTheKeys) {
 }
 
 // Every decoder in pieces of any sizes gives the bits of one call with all tokens.
-TEST(CacheFaults, K03PiecesOfAnySizes) {
+TEST(CacheFaults, PiecesOfAnySizes) {
   const Index tokens = 11;
   const auto ids = random_ids(2, tokens, 5), source = random_ids(2, 4, 6);
   const std::vector<std::vector<Index>> splits{{11},
@@ -165,7 +166,7 @@ TEST(CacheFaults, K03PiecesOfAnySizes) {
 }
 
 // The order of earlier tokens counts for later ones, in pieces as well: positions aren't all alike.
-TEST(CacheFaults, K03TheOrderOfTheTokensCounts) {
+TEST(CacheFaults, TheOrderOfTheTokensCounts) {
   const auto source = random_ids(1, 3, 44);
   for_each_decoder([&](const AnyDecoder& decoder, const std::string& what) {
     const bool knows_positions = what.find("none") == std::string::npos ||
@@ -189,7 +190,7 @@ TEST(CacheFaults, K03TheOrderOfTheTokensCounts) {
 }
 
 // Longer than one tile of keys: prefill and single tokens around its end.
-TEST(CacheFaults, K03PiecesAcrossTilesOfKeys) {
+TEST(CacheFaults, PiecesAcrossTilesOfKeys) {
   const Index tokens = 263;
   const auto ids = random_ids(1, tokens, 7), source = random_ids(1, 130, 8);
   for_each_decoder([&](const AnyDecoder& decoder, const std::string& what) {
@@ -205,7 +206,7 @@ TEST(CacheFaults, K03PiecesAcrossTilesOfKeys) {
 }
 
 // A decoder without layers shows the positions themselves: the step after t tokens adds position t.
-TEST(CacheFaults, K03PositionEmbeddingsCountTheCachedTokens) {
+TEST(CacheFaults, PositionEmbeddingsCountTheCachedTokens) {
   for (PositionEmbedding kind : {PositionEmbedding::learned, PositionEmbedding::sinusoidal}) {
     for (Index offset : {0, 2}) {
       TransformerDecoder<double> decoder({.vocab_size = 3,
@@ -237,19 +238,21 @@ TEST(CacheFaults, K03PositionEmbeddingsCountTheCachedTokens) {
 }
 
 // The caller can't count wrong: with a cache, which knows the positions, other starts are refused.
-TEST(CacheFaults, K03OtherStartsAreRefused) {
+TEST(CacheFaults, OtherStartsAreRefused) {
   for (bool cross_attention : {false, true}) {
     for (const auto& decoder : decoders({.cross_attention = cross_attention})) {
       const auto ids = random_ids(1, 3, 10), source = random_ids(1, 2, 11);
       const auto session = decoder->start(1, 6, source);
       session->append(ids);
       for (Index offset : {-1, 1, 3})
-        EXPECT_THROW(session->append(ids, {.mask = {.query_offset = offset}}),
-                     std::invalid_argument)
+        EXPECT_ERROR(session->append(ids, {.mask = {.query_offset = offset}}),
+                     std::invalid_argument,
+                     "with a cache, which knows the positions, mask.query_offset must be 0")
             << decoder->name;
       if (decoder->name == "decoder" || decoder->name == "encoder-decoder") {
-        EXPECT_THROW(session->append(ids, {.embedding = {.first_position = 3}}),
-                     std::invalid_argument)
+        EXPECT_ERROR(session->append(ids, {.embedding = {.first_position = 3}}),
+                     std::invalid_argument,
+                     "TransformerDecoder: with a cache, which knows the positions,")
             << decoder->name;
       }
       EXPECT_EQ(session->length(0), 3) << decoder->name;
@@ -257,7 +260,7 @@ TEST(CacheFaults, K03OtherStartsAreRefused) {
   }
 }
 
-// ----------------------------------------------------------- K05: rows of a batch differ in length
+// --------------------------------------------------------------- rows of a batch differ in length
 
 /// Rows of different lengths, then steps with different counts: each row has the bits of a run of
 /// its own, at once and with a cache of its own.
@@ -308,13 +311,13 @@ void expect_rows_as_if_alone(const AnyDecoder& decoder, const std::string& what,
   }
 }
 
-TEST(CacheFaults, K05TwoRowsOfOneAndThreeTokens) {
+TEST(CacheFaults, TwoRowsOfOneAndThreeTokens) {
   for_each_decoder([](const AnyDecoder& decoder, const std::string& what) {
     expect_rows_as_if_alone(decoder, what, {{1, 3}, {1, 1}, {1, 1}});
   });
 }
 
-TEST(CacheFaults, K05RowsOfAnyLengths) {
+TEST(CacheFaults, RowsOfAnyLengths) {
   for_each_decoder([](const AnyDecoder& decoder, const std::string& what) {
     expect_rows_as_if_alone(decoder, what,
                             {{0, 5, 1, 7, 2}, {1, 1, 1, 1, 1}, {3, 0, 0, 2, 9}, {1, 1, 0, 1, 1}});
@@ -322,14 +325,15 @@ TEST(CacheFaults, K05RowsOfAnyLengths) {
   });
 }
 
-TEST(CacheFaults, K05CountsThatCannotBeAreRefused) {
+TEST(CacheFaults, CountsThatCannotBeAreRefused) {
   const std::vector<std::vector<Index>> wrong{{1}, {1, 1, 1}, {-1, 1}, {1, 4}};
   for (bool cross_attention : {false, true}) {
     for (const auto& decoder : decoders({.cross_attention = cross_attention})) {
       const auto session = decoder->start(2, 9, random_ids(2, 2, 14));
       const auto ids = random_ids(2, 3, 15);
       for (const auto& counts : wrong) {
-        EXPECT_THROW(session->append(ids, {.counts = counts}), std::invalid_argument)
+        EXPECT_ERROR(session->append(ids, {.counts = counts}), std::invalid_argument,
+                     "Cache: token counts must be")
             << decoder->name;
         EXPECT_EQ(session->length(0), 0);
         EXPECT_EQ(session->length(1), 0);
@@ -338,7 +342,7 @@ TEST(CacheFaults, K05CountsThatCannotBeAreRefused) {
   }
 }
 
-// ---------------------------------------------------------------------------- K06: a cache is full
+// -------------------------------------------------------------------------------- a cache is full
 
 template <class F>
 void expect_refused(F&& f, const std::vector<std::string>& words, const std::string& who) {
@@ -358,7 +362,7 @@ std::vector<std::string> words_of(Index row, Index length, Index capacity, Index
           "at most " + std::to_string(capacity) + " ", std::to_string(more) + " more"};
 }
 
-TEST(CacheFaults, K06WhatDoesNotFitIsRefusedAndChangesNothing) {
+TEST(CacheFaults, WhatDoesNotFitIsRefusedAndChangesNothing) {
   for_each_decoder([](const AnyDecoder& decoder, const std::string& what) {
     const auto ids = random_ids(2, 5, 16), source = random_ids(2, 3, 17);
     const auto expected = decoder.at_once(ids, source);
@@ -393,7 +397,7 @@ TEST(CacheFaults, K06WhatDoesNotFitIsRefusedAndChangesNothing) {
   });
 }
 
-TEST(CacheFaults, K06KeysAndValuesStayAsTheyWere) {
+TEST(CacheFaults, KeysAndValuesStayAsTheyWere) {
   MultiHeadAttention<float> attention(
       {.hidden_size = 6, .num_attention_heads = 3, .key_value_size = 5});
   randomize(attention, 18);
@@ -408,12 +412,17 @@ TEST(CacheFaults, K06KeysAndValuesStayAsTheyWere) {
                  "attention");
   expect_refused([&] { attention.append(more, more, one, cache, workspace); }, words_of(1, 4, 4, 1),
                  "attention");
-  EXPECT_THROW(cache.key(0, 0, 4), std::invalid_argument);
-  EXPECT_THROW(cache.key(0, 3, 0), std::invalid_argument);
-  EXPECT_THROW(cache.key(2, 0, 0), std::invalid_argument);
-  EXPECT_THROW(cache.truncate(0, 5), std::invalid_argument);
-  EXPECT_THROW(cache.truncate(0, -1), std::invalid_argument);
-  EXPECT_THROW(cache.reorder(std::vector<Index>{0, 2}), std::invalid_argument);
+  EXPECT_ERROR(cache.key(0, 0, 4), std::invalid_argument, "there is no token 4");
+  EXPECT_ERROR(cache.key(0, 3, 0), std::invalid_argument,
+               "KeyValueCache: there is no head 3 among 3");
+  EXPECT_ERROR(cache.key(2, 0, 0), std::invalid_argument,
+               "KeyValueCache: there is no batch row 2 among 2");
+  EXPECT_ERROR(cache.truncate(0, 5), std::invalid_argument,
+               "KeyValueCache: batch row 0 holds 4 tokens and can't be");
+  EXPECT_ERROR(cache.truncate(0, -1), std::invalid_argument,
+               "KeyValueCache: batch row 0 holds 4 tokens and can't be");
+  EXPECT_ERROR(cache.reorder(std::vector<Index>{0, 2}), std::invalid_argument,
+               "KeyValueCache: there is no batch row 2 among 2");
   for (Index b = 0; b < 2; ++b) {
     ASSERT_EQ(cache.length(b), 4);
     for (Index head = 0; head < 3; ++head)
@@ -424,19 +433,20 @@ TEST(CacheFaults, K06KeysAndValuesStayAsTheyWere) {
   }
 }
 
-TEST(CacheFaults, K06SizesThatCannotBeAreRefused) {
+TEST(CacheFaults, SizesThatCannotBeAreRefused) {
   const TransformerDecoder<float> decoder(
       {.vocab_size = 3, .hidden_size = 4, .num_attention_heads = 2, .intermediate_size = 3});
   expect_refused([&] { decoder.make_cache(1, -1); }, {"-1"}, "capacity");
   expect_refused([&] { decoder.make_cache(-2, 1); }, {"-2"}, "batch");
   expect_refused([&] { decoder.make_cache(1, Index{1} << 40); }, {"1099511627776"}, "capacity");
-  EXPECT_THROW(decoder.make_cache(Index{1} << 31, Index{1} << 31), std::invalid_argument);
+  EXPECT_ERROR(decoder.make_cache(Index{1} << 31, Index{1} << 31), std::invalid_argument,
+               "Tensor: too many elements to address; got (2147483648,");
   EXPECT_EQ(decoder.make_cache(0, 5).batch(), 0);
 }
 
 // A memory that doesn't fit the model or the cache's batch is refused, and what the cache held of
 // tokens and of the old memory stays.
-TEST(CacheFaults, K06RefusedMemoriesChangeNothing) {
+TEST(CacheFaults, RefusedMemoriesChangeNothing) {
   const TransformerConfig config{.vocab_size = 5,
                                  .hidden_size = 6,
                                  .num_hidden_layers = 2,
@@ -457,7 +467,8 @@ TEST(CacheFaults, K06RefusedMemoriesChangeNothing) {
   const std::vector<int> three{1, 1, 1}, too_long{4, 1}, negative{1, -1};
   const auto refused = [&](const Tensor<float, 3>& wrong,
                            const std::optional<IntegerSequence>& lengths) {
-    EXPECT_THROW(decoder.remember(wrong, lengths, cache, workspace), std::invalid_argument);
+    EXPECT_ERROR(decoder.remember(wrong, lengths, cache, workspace), std::invalid_argument,
+                 "DecoderCache:");
     auto copy = cache;
     ASSERT_TRUE(copy.has_memory());
     const auto next = decoder(part_of(ids, 3, 4), copy);
@@ -471,7 +482,7 @@ TEST(CacheFaults, K06RefusedMemoriesChangeNothing) {
   refused(memory, negative);
 }
 
-TEST(CacheFaults, K06RefusedSourcesChangeNothing) {
+TEST(CacheFaults, RefusedSourcesChangeNothing) {
   Transformer<float> model({.vocab_size = 5,
                             .hidden_size = 6,
                             .num_attention_heads = 3,
@@ -487,8 +498,9 @@ TEST(CacheFaults, K06RefusedSourcesChangeNothing) {
   Tensor<float, 3> logits({2, 3, 5});
   model.forward(part_of(ids, 0, 3), cache, {}, logits, workspace);
   const std::vector<int> three{1, 1, 1}, too_long{4, 1};
-  const auto refused = [&](const Ids& wrong, const std::optional<IntegerSequence>& lengths) {
-    EXPECT_THROW(model.start(wrong, lengths, cache, workspace), std::invalid_argument);
+  const auto refused = [&](const Ids& wrong, const std::optional<IntegerSequence>& lengths,
+                           const char* text) {
+    EXPECT_ERROR(model.start(wrong, lengths, cache, workspace), std::invalid_argument, text);
     auto copy = cache;
     ASSERT_TRUE(copy.has_memory());
     ASSERT_EQ(copy.length(0), 3);
@@ -496,14 +508,14 @@ TEST(CacheFaults, K06RefusedSourcesChangeNothing) {
     model.forward(part_of(ids, 3, 4), copy, {}, next, workspace);
     for (Index b = 0; b < 2; ++b) EXPECT_TRUE(same_token(next, b, 0, expected, b, 3));
   };
-  refused(values::tensor<std::int32_t>(Shape<2>{2, 1}, {0, 5}), {});  // no such id
-  refused(values::tensor<std::int32_t>(Shape<2>{1, 1}, {0}), {});     // another batch
-  refused(source, three);
-  refused(source, too_long);
+  refused(values::tensor<std::int32_t>(Shape<2>{2, 1}, {0, 5}), {}, "id 5 at index 1 is outside");
+  refused(values::tensor<std::int32_t>(Shape<2>{1, 1}, {0}), {}, "memory: shape must be (2, 1, 6)");
+  refused(source, three, "one length for each of 2 batch rows");
+  refused(source, too_long, "key_lengths must be in [0, 3]; got 4");
 }
 
 // Caches of another model, batch or without a memory are refused with the numbers.
-TEST(CacheFaults, K06CachesOfOthersAreRefused) {
+TEST(CacheFaults, CachesOfOthersAreRefused) {
   const auto decoder_of = [](Index layers, bool cross_attention) {
     TransformerDecoder<float> decoder({.vocab_size = 5,
                                        .hidden_size = 6,
@@ -545,7 +557,7 @@ TEST(CacheFaults, K06CachesOfOthersAreRefused) {
 
 // A learned table that is shorter than the cache: the error names position and table, and nothing
 // is added.
-TEST(CacheFaults, K06PositionTableIsFullBeforeTheCache) {
+TEST(CacheFaults, PositionTableIsFullBeforeTheCache) {
   const Settings settings{.max_position_embeddings = 4};
   for (bool cross_attention : {false, true}) {
     Settings own(settings);
@@ -570,7 +582,7 @@ TEST(CacheFaults, K06PositionTableIsFullBeforeTheCache) {
 }
 
 // Slots that were never written, or written and given up, may hold NaN.
-TEST(CacheFaults, K06StaleSlotsMayHoldNan) {
+TEST(CacheFaults, StaleSlotsMayHoldNan) {
   for_each_decoder([](const AnyDecoder& decoder, const std::string& what) {
     const auto ids = random_ids(2, 9, 31), source = random_ids(2, 3, 32);
     const auto expected = decoder.at_once(ids, source);
@@ -592,7 +604,7 @@ TEST(CacheFaults, K06StaleSlotsMayHoldNan) {
   });
 }
 
-TEST(CacheFaults, K06SlotsThatWereNeverWrittenMayHoldNan) {
+TEST(CacheFaults, SlotsThatWereNeverWrittenMayHoldNan) {
   MultiHeadAttention<float> attention(
       {.hidden_size = 6, .num_attention_heads = 4, .num_key_value_heads = 2, .head_size = 3});
   randomize(attention, 33);
@@ -608,7 +620,7 @@ TEST(CacheFaults, K06SlotsThatWereNeverWrittenMayHoldNan) {
 }
 
 // Rows in another order, some twice, some not at all: each goes on as the one that it came from.
-TEST(CacheFaults, K06ReorderedRowsGoOnAsTheOnesTheyCameFrom) {
+TEST(CacheFaults, ReorderedRowsGoOnAsTheOnesTheyCameFrom) {
   for_each_decoder([](const AnyDecoder& decoder, const std::string& what) {
     const auto ids = random_ids(3, 7, 35), source = random_ids(3, 4, 36);
     const std::vector<Index> counts{2, 5, 4}, source_lengths{4, 1, 3};
@@ -638,11 +650,11 @@ TEST(CacheFaults, K06ReorderedRowsGoOnAsTheOnesTheyCameFrom) {
   });
 }
 
-// -------------------------------------------------------------------- K07: seeing the future
+// ------------------------------------------------------------------------------ seeing the future
 
 // Changing the tokens after t changes no bit of the results up to t, whatever else is masked; and
 // does change all those after it if nothing is.
-TEST(CacheFaults, K07LaterTokensChangeNothing) {
+TEST(CacheFaults, LaterTokensChangeNothing) {
   const Index tokens = 7;
   const auto ids = random_ids(2, tokens, 37), source = random_ids(2, 4, 38);
   Tensor<bool, 2> keep({2, tokens}), pairs({tokens, tokens});
@@ -686,7 +698,7 @@ TEST(CacheFaults, K07LaterTokensChangeNothing) {
 }
 
 // The first token changes the last result: a causal decoder isn't a blind one.
-TEST(CacheFaults, K07EarlierTokensAreSeen) {
+TEST(CacheFaults, EarlierTokensAreSeen) {
   const auto ids = random_ids(1, 4, 40), source = random_ids(1, 3, 41);
   Ids changed(ids);
   changed(0, 0) = (ids(0, 0) + 5) % nan_token;
@@ -699,7 +711,7 @@ TEST(CacheFaults, K07EarlierTokensAreSeen) {
 }
 
 // Other norms and networks, in both orders.
-TEST(CacheFaults, K07WithRootMeanSquareNormsAndGatedNetworks) {
+TEST(CacheFaults, WithRootMeanSquareNormsAndGatedNetworks) {
   for (bool cross_attention : {false, true}) {
     for (NormPlacement placement : {NormPlacement::pre, NormPlacement::post}) {
       std::vector<std::unique_ptr<AnyDecoder>> all;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// Faults that others had with tables of embeddings (E02, E03), as far as looking up goes.
+// Faults that others had with tables of embeddings, as far as looking up goes.
 
+#include "tests/reference/error_text.hpp"
 #include "tests/spec/values.hpp"
 
 namespace eigenformer {
@@ -9,9 +10,9 @@ namespace embedding_test {
 
 using values::expect_values;
 
-// E02: looking up the padding row gives what it holds, with or without a padding index;
+// Looking up the padding row gives what it holds, with or without a padding index;
 // initialising leaves only that row at zero.
-TEST(EmbeddingFaults, E02PaddingRowIsLookedUpLikeAnyOther) {
+TEST(EmbeddingFaults, PaddingRowIsLookedUpLikeAnyOther) {
   for (std::optional<Index> padding : {std::optional<Index>(0), std::optional<Index>()}) {
     Embedding<float> embedding({.num_embeddings = 3, .embedding_dim = 2, .padding_id = padding});
     values::set(embedding.weight, {5, 5, 1, 2, 3, 4});
@@ -20,7 +21,7 @@ TEST(EmbeddingFaults, E02PaddingRowIsLookedUpLikeAnyOther) {
   }
 }
 
-TEST(EmbeddingFaults, E02InitialisingZeroesThePaddingRowAlone) {
+TEST(EmbeddingFaults, InitialisingZeroesThePaddingRowAlone) {
   for (Index padding = -1; padding < 5; ++padding) {
     Embedding<float> embedding(
         {.num_embeddings = 5,
@@ -33,9 +34,9 @@ TEST(EmbeddingFaults, E02InitialisingZeroesThePaddingRowAlone) {
   }
 }
 
-// E02: the padding index is one of the token table's rows in a whole model; it isn't taken for a
+// The padding index is one of the token table's rows in a whole model; it isn't taken for a
 // position or a token type.
-TEST(EmbeddingFaults, E02PaddingIndexOfAModelConcernsItsTokens) {
+TEST(EmbeddingFaults, PaddingIndexOfAModelConcernsItsTokens) {
   TransformerEncoder<float> encoder({.vocab_size = 5,
                                      .hidden_size = 6,
                                      .num_hidden_layers = 0,
@@ -53,14 +54,14 @@ TEST(EmbeddingFaults, E02PaddingIndexOfAModelConcernsItsTokens) {
   EXPECT_EQ(zero_rows(encoder.embeddings.token.weight), 1);
   EXPECT_EQ(zero_rows(encoder.embeddings.position->weight), 0);
   EXPECT_EQ(zero_rows(encoder.embeddings.token_type->weight), 0);
-  EXPECT_THROW(Embedding<float>({.num_embeddings = 3, .embedding_dim = 2, .padding_id = 3}),
-               std::invalid_argument);
-  EXPECT_THROW(Embedding<float>({.num_embeddings = 3, .embedding_dim = 2, .padding_id = -1}),
-               std::invalid_argument);
+  EXPECT_ERROR(Embedding<float>({.num_embeddings = 3, .embedding_dim = 2, .padding_id = 3}),
+               std::invalid_argument, "Embedding: padding_id must be in [0, 3); got 3");
+  EXPECT_ERROR(Embedding<float>({.num_embeddings = 3, .embedding_dim = 2, .padding_id = -1}),
+               std::invalid_argument, "Embedding: padding_id must be in [0, 3); got -1");
 }
 
-// E03: repeated ids, few and many, on one and on four threads.
-TEST(EmbeddingFaults, E03RepeatedIds) {
+// Repeated ids, few and many, on one and on four threads.
+TEST(EmbeddingFaults, RepeatedIds) {
   Embedding<float> embedding({.num_embeddings = 4, .embedding_dim = 1});
   values::set(embedding.weight, {10, 20, 30, 40});
   expect_values(embedding(values::tensor<std::int32_t>(Shape<2>{1, 3}, {1, 1, 2})), {20, 20, 30},
@@ -82,7 +83,7 @@ TEST(EmbeddingFaults, E03RepeatedIds) {
 
 // An id outside the table is an error that names it and the table's size, and leaves the result as
 // it was.
-TEST(EmbeddingFaults, E03IdsOutsideTheTable) {
+TEST(EmbeddingFaults, IdsOutsideTheTable) {
   const Embedding<float> embedding({.num_embeddings = 7, .embedding_dim = 3});
   for (std::int32_t bad : {7, -1, std::numeric_limits<std::int32_t>::max(),
                            std::numeric_limits<std::int32_t>::min()}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Faults that others had with the number of heads (H02) and with the scale of the scores (H03), in
+// Faults that others had with the number of heads and with the scale of the scores, in
 // encoders and decoders.
 
 #include "tests/faults/decoder_paths.hpp"
@@ -26,8 +26,8 @@ void expect_refused(F&& f, const std::vector<Index>& numbers) {
   }
 }
 
-// H02: refused with both numbers by everything that has heads, before anything is divided by them.
-TEST(HeadFaults, H02HeadsThatCannotBeAreRefusedWithTheNumbers) {
+// Refused with both numbers by everything that has heads, before anything is divided by them.
+TEST(HeadFaults, HeadsThatCannotBeAreRefusedWithTheNumbers) {
   const std::pair<Index, Index> cases[] = {{8, 0},  {10, 4}, {8, -1},  {0, 1},
                                            {-8, 2}, {7, 14}, {-8, -2}, {0, 0}};
   for (const auto& [hidden, heads] : cases) {
@@ -100,7 +100,7 @@ TEST(HeadFaults, H02HeadsThatCannotBeAreRefusedWithTheNumbers) {
 
 // The number of heads is checked before anything is divided by it, whatever positions need of the
 // heads' size.
-TEST(HeadFaults, H02ZeroHeadsWithEveryKindOfPositions) {
+TEST(HeadFaults, ZeroHeadsWithEveryKindOfPositions) {
   for (AttentionPosition kind :
        {AttentionPosition::none, AttentionPosition::rotary, AttentionPosition::alibi,
         AttentionPosition::relative_bias, AttentionPosition::relative_key,
@@ -136,7 +136,7 @@ TEST(HeadFaults, H02ZeroHeadsWithEveryKindOfPositions) {
   }
 }
 
-TEST(HeadFaults, H02KeyValueHeadsThatDontDivideAreRefused) {
+TEST(HeadFaults, KeyValueHeadsThatDontDivideAreRefused) {
   for (Index key_value_heads : {4, 5, 7, -1, -2, -3, 12})
     expect_refused(
         [&] {
@@ -195,9 +195,9 @@ Tensor<T, 3> head_by_head(const MultiHeadAttention<T>& attention, const Tensor<T
   });
 }
 
-// H02: odd widths and heads, one head, heads of width 1: with and without biases and padding, in
+// Odd widths and heads, one head, heads of width 1: with and without biases and padding, in
 // both precisions.
-TEST(HeadFaults, H02EveryNumberOfHeadsMatchesHeadByHead) {
+TEST(HeadFaults, EveryNumberOfHeadsMatchesHeadByHead) {
   const std::pair<Index, Index> cases[] = {{7, 7},  {9, 3},  {8, 1},  {1, 1},   {8, 8},
                                            {15, 5}, {22, 2}, {34, 2}, {13, 13}, {51, 3}};
   for (const auto& [hidden, heads] : cases) {
@@ -232,8 +232,8 @@ TEST(HeadFaults, H02EveryNumberOfHeadsMatchesHeadByHead) {
   }
 }
 
-// H02: a head width that isn't hidden_size / heads, and grouped key/value heads.
-TEST(HeadFaults, H02HeadWidthsAndGroupsOfTheirOwn) {
+// A head width that isn't hidden_size / heads, and grouped key/value heads.
+TEST(HeadFaults, HeadWidthsAndGroupsOfTheirOwn) {
   for (Index key_value_heads : {1, 2, 3, 6}) {
     for (Index size : {1, 5, 8, 17}) {
       MultiHeadAttention<double> attention({.hidden_size = 7,
@@ -249,9 +249,9 @@ TEST(HeadFaults, H02HeadWidthsAndGroupsOfTheirOwn) {
   }
 }
 
-// H02 in a decoder layer: causal self-attention and attention to a memory of another length and
+// In a decoder layer: causal self-attention and attention to a memory of another length and
 // width, at once and from caches, for odd heads too.
-TEST(HeadFaults, H02EveryNumberOfHeadsOfADecoderLayer) {
+TEST(HeadFaults, EveryNumberOfHeadsOfADecoderLayer) {
   struct Case {
     Index hidden, heads, key_value_heads, size;
   };
@@ -303,8 +303,8 @@ TEST(HeadFaults, H02EveryNumberOfHeadsOfADecoderLayer) {
   }
 }
 
-// H03: the scale is the root of one head's width, not of the model's, and is there at all.
-TEST(HeadFaults, H03ScoresAreDividedByTheRootOfTheHeadWidth) {
+// The scale is the root of one head's width, not of the model's, and is there at all.
+TEST(HeadFaults, ScoresAreDividedByTheRootOfTheHeadWidth) {
   const auto attention = values::attention_identity<double>(8, 2);
   const auto x = values::filled<double>(Shape<3>{1, 1, 8}, 1);
   Tensor<double, 3> memory({1, 2, 8});
@@ -313,8 +313,8 @@ TEST(HeadFaults, H03ScoresAreDividedByTheRootOfTheHeadWidth) {
                 5e-8);
 }
 
-// H03: the bias is added to the scaled scores; it isn't scaled itself.
-TEST(HeadFaults, H03BiasIsNotScaled) {
+// The bias is added to the scaled scores; it isn't scaled itself.
+TEST(HeadFaults, BiasIsNotScaled) {
   const Tensor<double, 2> bias = values::rows<double>({{0, -10}});
   for (Index size : {1, 3, 8, 64, 129}) {
     Tensor<double, 4> weights;
@@ -324,7 +324,7 @@ TEST(HeadFaults, H03BiasIsNotScaled) {
   }
 }
 
-// H03: two keys with products s and 0: the first one's weight is 1 / (1 + exp(-(s scale + bias))),
+// Two keys with products s and 0: the first one's weight is 1 / (1 + exp(-(s scale + bias))),
 // on every path: one query or many, few or many keys, grouped heads, any width, both precisions,
 // with and without bias, given scale or the default.
 template <class T>
@@ -352,13 +352,13 @@ void expect_scale_everywhere(double tolerance) {
   }
 }
 
-TEST(HeadFaults, H03TheSameScaleOnEveryPath) {
+TEST(HeadFaults, TheSameScaleOnEveryPath) {
   expect_scale_everywhere<double>(1e-14);
   expect_scale_everywhere<float>(2e-7);
 }
 
-// H03: a module's own scale replaces the default in the module and in its layer.
-TEST(HeadFaults, H03ConfiguredScaleReachesTheAttention) {
+// A module's own scale replaces the default in the module and in its layer.
+TEST(HeadFaults, ConfiguredScaleReachesTheAttention) {
   EncoderLayer<double> layer(
       {.hidden_size = 6, .num_attention_heads = 3, .intermediate_size = 5, .attention_scale = 0.9});
   randomize(layer, 5);
@@ -389,10 +389,10 @@ decoder_paths::Layer plain_layer(Index size, bool cross_attention, std::optional
   return layer;
 }
 
-// H03 in decoders: one key is 1 in all its elements and one is 0, so that the result is the weight
+// In decoders: one key is 1 in all its elements and one is 0, so that the result is the weight
 // of the first: 1 / (1 + exp(-(cap(size scale) + bias))), with the default scale or a given one, a
 // cap or none, for attention to the past and to a memory, at once and from caches.
-TEST(HeadFaults, H03TheSameScaleOnEveryPathOfADecoder) {
+TEST(HeadFaults, TheSameScaleOnEveryPathOfADecoder) {
   for (Index size : {1, 3, 4, 8, 64, 129}) {
     for (std::optional<double> given : {std::optional<double>(), std::optional<double>(0.037)}) {
       for (double cap : {0.0, 1.5}) {
@@ -443,9 +443,9 @@ TEST(HeadFaults, H03TheSameScaleOnEveryPathOfADecoder) {
   }
 }
 
-// H03: nothing that is added to the scores is scaled or capped: biases by offset, ALiBi, T5's
+// Nothing that is added to the scores is scaled or capped: biases by offset, ALiBi, T5's
 // table. With zero queries the result is the weight of the older of two tokens, 1 and 0.
-TEST(HeadFaults, H03BiasesOfPositionsAreNotScaled) {
+TEST(HeadFaults, BiasesOfPositionsAreNotScaled) {
   for (Index size : {1, 4, 64}) {
     for (std::optional<double> scale : {std::optional<double>(), std::optional<double>(5.0)}) {
       for (double cap : {0.0, 1.5}) {
@@ -497,8 +497,8 @@ TEST(HeadFaults, H03BiasesOfPositionsAreNotScaled) {
   }
 }
 
-// H03: a decoder's own scale replaces the default in both of its attentions.
-TEST(HeadFaults, H03ConfiguredScaleReachesBothAttentionsOfADecoder) {
+// A decoder's own scale replaces the default in both of its attentions.
+TEST(HeadFaults, ConfiguredScaleReachesBothAttentionsOfADecoder) {
   TransformerDecoder<double> decoder({.vocab_size = 5,
                                       .hidden_size = 6,
                                       .num_hidden_layers = 2,

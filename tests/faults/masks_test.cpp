@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Faults that others had with masks and NaN (M02 to M11), each as the whole kind of fault. In most
+// Faults that others had with masks and NaN, each as the whole kind of fault. In most
 // tests all queries are zero, so the weights are uniform over the keys that may be seen, and value
 // j holds j + 1: the result is a mean that can be checked by eye. The same tables go through the
 // decoder's ways to its own tokens and to a memory (decoder_paths.hpp).
@@ -85,7 +85,7 @@ void expect_everywhere(const std::vector<decoder_paths::Means>& all,
   }
 }
 
-// --------------------------------------------------------------------- M02: asking for the weights
+// ------------------------------------------------------------------------- asking for the weights
 
 /// The result with and without the weights, which must agree in every bit.
 Tensor<float, 4> weights_without_changing_the_result(const MultiHeadAttention<float>& attention,
@@ -103,7 +103,7 @@ Tensor<float, 4> weights_without_changing_the_result(const MultiHeadAttention<fl
   return weights;
 }
 
-TEST(MaskFaults, M02WeightsOfABlockedHeadAreZeroAndChangeNothing) {
+TEST(MaskFaults, WeightsOfABlockedHeadAreZeroAndChangeNothing) {
   MultiHeadAttention<float> attention({.hidden_size = 3, .num_attention_heads = 3});
   randomize(attention, 2);
   Tensor<bool, 4> allowed({1, 3, 5, 5});
@@ -122,7 +122,7 @@ TEST(MaskFaults, M02WeightsOfABlockedHeadAreZeroAndChangeNothing) {
     }
 }
 
-TEST(MaskFaults, M02EveryMaskWithAndWithoutWeights) {
+TEST(MaskFaults, EveryMaskWithAndWithoutWeights) {
   MultiHeadAttention<float> attention(
       {.hidden_size = 8, .num_attention_heads = 4, .num_key_value_heads = 2});
   randomize(attention, 4);
@@ -144,7 +144,7 @@ TEST(MaskFaults, M02EveryMaskWithAndWithoutWeights) {
 }
 
 // Whatever else happens to the scores: positions, norms of queries and keys, caps, windows, scales.
-TEST(MaskFaults, M02EveryKindOfScoresWithAndWithoutWeights) {
+TEST(MaskFaults, EveryKindOfScoresWithAndWithoutWeights) {
   const Index tokens = 23;
   const auto x = random<float>(Shape<3>{3, tokens, 10}, 21);
   const std::vector<Index> lengths{tokens, 0, 9};
@@ -186,7 +186,7 @@ TEST(MaskFaults, M02EveryKindOfScoresWithAndWithoutWeights) {
 }
 
 // Attention to a memory of another length and width: with weights, without, and from a cache.
-TEST(MaskFaults, M02CrossAttentionWithWeightsWithoutAndFromACache) {
+TEST(MaskFaults, CrossAttentionWithWeightsWithoutAndFromACache) {
   MultiHeadAttention<float> attention({.hidden_size = 10,
                                        .num_attention_heads = 4,
                                        .num_key_value_heads = 2,
@@ -223,9 +223,9 @@ TEST(MaskFaults, M02CrossAttentionWithWeightsWithoutAndFromACache) {
   }
 }
 
-// ----------------------------------------------------------------------------- M03: nothing to see
+// --------------------------------------------------------------------------------- nothing to see
 
-TEST(MaskFaults, M03LengthZeroGivesZeroNotTheMeanOfThePadding) {
+TEST(MaskFaults, LengthZeroGivesZeroNotTheMeanOfThePadding) {
   const std::vector<int> lengths{5, 3, 1, 0};
   const auto y = means(4, 1, 5, 5, {.key_lengths = lengths});
   const double expected[] = {3, 2, 1, 0};
@@ -241,7 +241,7 @@ TEST(MaskFaults, M03LengthZeroGivesZeroNotTheMeanOfThePadding) {
 }
 
 // All lengths from 0 to S, also across tiles of keys.
-TEST(MaskFaults, M03EveryLength) {
+TEST(MaskFaults, EveryLength) {
   for (Index keys : {1, 2, 7, 8, 9, 127, 128, 129, 257}) {
     std::vector<std::int64_t> lengths;
     for (Index length = 0; length <= keys; ++length) lengths.push_back(length);
@@ -253,7 +253,7 @@ TEST(MaskFaults, M03EveryLength) {
 
 // A query without keys for any reason, beside queries that have some; through a module it gets the
 // output map's bias.
-TEST(MaskFaults, M03NoVisibleKeyForAnyReason) {
+TEST(MaskFaults, NoVisibleKeyForAnyReason) {
   const Index tokens = 7;
   Tensor<bool, 2> nothing_for_2({tokens, tokens}), keep({1, tokens});
   Tensor<float, 2> minus_infinity_for_2({tokens, tokens});
@@ -294,7 +294,7 @@ TEST(MaskFaults, M03NoVisibleKeyForAnyReason) {
 }
 
 // Lengths that a cache was told of a memory: all from 0 to S.
-TEST(MaskFaults, M03EveryLengthOfACachedMemory) {
+TEST(MaskFaults, EveryLengthOfACachedMemory) {
   for (Index keys : {1, 2, 9, 129}) {
     std::vector<std::int64_t> lengths;
     for (Index length = 0; length <= keys; ++length) lengths.push_back(length);
@@ -306,7 +306,7 @@ TEST(MaskFaults, M03EveryLengthOfACachedMemory) {
 
 // A memory of which nothing may be seen, and one of no tokens, leave the output map's bias: a layer
 // whose output map is zero but for its bias gives the same bits.
-TEST(MaskFaults, M03NothingOfAMemory) {
+TEST(MaskFaults, NothingOfAMemory) {
   for (NormPlacement placement : {NormPlacement::pre, NormPlacement::post}) {
     DecoderLayer<float> layer({.hidden_size = 6,
                                .num_attention_heads = 3,
@@ -342,11 +342,11 @@ TEST(MaskFaults, M03NothingOfAMemory) {
   }
 }
 
-// ------------------------------------------------------------ M04: large negative numbers in masks
+// ---------------------------------------------------------------- large negative numbers in masks
 
 // Only -infinity blocks. The lowest finite number merely weighs against a key; two of them added by
 // the caller are -infinity.
-TEST(MaskFaults, M04LowestFiniteNumbers) {
+TEST(MaskFaults, LowestFiniteNumbers) {
   const Tensor<float, 4> q({1, 1, 2, 1}), k({1, 1, 2, 1});
   const auto v = values::tensor<float>(Shape<4>{1, 1, 2, 1}, {10, 20});
   const auto causal = values::rows<float>({{0, lowest}, {lowest, lowest}});
@@ -370,7 +370,7 @@ TEST(MaskFaults, M04LowestFiniteNumbers) {
 
 // No mixture of very negative numbers, -infinity and large scores gives NaN, and weights sum to 1
 // or are all 0.
-TEST(MaskFaults, M04NoMixtureOfVeryNegativeNumbersGivesNan) {
+TEST(MaskFaults, NoMixtureOfVeryNegativeNumbersGivesNan) {
   const float numbers[] = {0, -1e4f, -1e9f, -1e30f, lowest / 2, lowest, -infinity};
   for (float scale : {0.0f, 1.0f, 1e4f, 1e18f}) {
     for (std::uint64_t seed = 0; seed < 13; ++seed) {
@@ -392,7 +392,7 @@ TEST(MaskFaults, M04NoMixtureOfVeryNegativeNumbersGivesNan) {
 }
 
 // Boolean constraints combine by "and", whatever their kinds.
-TEST(MaskFaults, M04ConstraintsCombineByAnd) {
+TEST(MaskFaults, ConstraintsCombineByAnd) {
   const Index batch = 2, heads = 3;
   for (Index tokens : {5, 131}) {
     Tensor<bool, 2> keep({batch, tokens});
@@ -431,9 +431,9 @@ TEST(MaskFaults, M04ConstraintsCombineByAnd) {
   }
 }
 
-// ----------------------------------------------------------- M05: NaN and infinity behind the mask
+// --------------------------------------------------------------- NaN and infinity behind the mask
 
-TEST(MaskFaults, M05NanAndInfinityInABlockedKeyOrValue) {
+TEST(MaskFaults, NanAndInfinityInABlockedKeyOrValue) {
   const Tensor<bool, 2> allowed = values::tensor<bool>(Shape<2>{2, 2}, {1, 0, 1, 0});
   const auto q = values::tensor<float>(Shape<4>{1, 1, 2, 4}, {0, 1, 2, 3, 4, 5, 6, 7});
   const std::vector<double> expected{0, 1, 2, 3, 0, 1, 2, 3};
@@ -448,7 +448,7 @@ TEST(MaskFaults, M05NanAndInfinityInABlockedKeyOrValue) {
 
 // Every blocked position of every kind of mask filled with NaN or infinity: the same bits as with
 // finite numbers there.
-TEST(MaskFaults, M05EveryBlockedPositionOfEveryKindOfMask) {
+TEST(MaskFaults, EveryBlockedPositionOfEveryKindOfMask) {
   const float bad[] = {std::nanf(""), infinity, -infinity};
   for (Index keys : {1, 2, 13, 127, 128, 129, 131, 260}) {
     const Index queries = 5;
@@ -493,7 +493,7 @@ TEST(MaskFaults, M05EveryBlockedPositionOfEveryKindOfMask) {
 
 // A key that some queries may see and others not: NaN reaches the ones that see it, and only those.
 // The same for queries.
-TEST(MaskFaults, M05NanReachesExactlyTheQueriesThatSeeIt) {
+TEST(MaskFaults, NanReachesExactlyTheQueriesThatSeeIt) {
   for (Index tokens : {5, 131, 257}) {
     const auto q = random<float>(Shape<4>{1, 1, tokens, 3}, 12),
                k = random<float>(Shape<4>{1, 1, tokens, 3}, 13),
@@ -526,7 +526,7 @@ TEST(MaskFaults, M05NanReachesExactlyTheQueriesThatSeeIt) {
 }
 
 // A bias of -infinity for an offset blocks the keys at that offset like any other.
-TEST(MaskFaults, M05NanBehindABiasByOffset) {
+TEST(MaskFaults, NanBehindABiasByOffset) {
   const Index tokens = 7;
   Tensor<float, 2> by_offset({1, 2 * tokens - 1});
   Tensor<bool, 2> allowed({tokens, tokens});
@@ -565,7 +565,7 @@ std::vector<any_decoder::Settings> kinds_of_decoders() {
 }
 
 // NaN in padding of a memory, blocked in any way, changes no bit of any decoder.
-TEST(MaskFaults, M05NanInThePaddingOfAMemory) {
+TEST(MaskFaults, NanInThePaddingOfAMemory) {
   using namespace any_decoder;
   const Index queries = 5, keys = 7;
   const auto ids = random_ids(2, queries, 34), source = random_ids(2, keys, 35);
@@ -605,7 +605,7 @@ TEST(MaskFaults, M05NanInThePaddingOfAMemory) {
 
 // NaN in a decoder's later tokens, in its padding on either side, and behind the counts of a call
 // with a cache.
-TEST(MaskFaults, M05NanInTokensThatMayNotBeSeen) {
+TEST(MaskFaults, NanInTokensThatMayNotBeSeen) {
   using namespace any_decoder;
   const Index tokens = 7;
   const auto ids = random_ids(2, tokens, 36), source = random_ids(2, 3, 37);
@@ -663,9 +663,9 @@ TEST(MaskFaults, M05NanInTokensThatMayNotBeSeen) {
   }
 }
 
-// --------------------------------------------- M07, M08: what a mask's numbers mean, and its sense
+// ------------------------------------------------------ what a mask's numbers mean, and its sense
 
-TEST(MaskFaults, M07ZeroAndOneAsFloatsAreAddedAsBooleansTheyDecide) {
+TEST(MaskFaults, ZeroAndOneAsFloatsAreAddedAsBooleansTheyDecide) {
   const auto ones = values::filled<float>(Shape<4>{1, 1, 8, 1}, 1);
   Tensor<float, 2> additive({8, 8});
   Tensor<bool, 2> boolean({8, 8});
@@ -693,7 +693,7 @@ TEST(MaskFaults, M07ZeroAndOneAsFloatsAreAddedAsBooleansTheyDecide) {
 }
 
 // The causal pattern through every way in gives 1, 1.5, 2: true takes part, everywhere.
-TEST(MaskFaults, M08TrueTakesPartEverywhere) {
+TEST(MaskFaults, TrueTakesPartEverywhere) {
   Tensor<bool, 2> pairs({3, 3});
   Tensor<float, 2> bias({3, 3});
   for (Index t = 0; t < 3; ++t)
@@ -748,7 +748,7 @@ TEST(MaskFaults, M08TrueTakesPartEverywhere) {
 }
 
 // Through a layer with real values: masked by any way in, the same bits.
-TEST(MaskFaults, M08SameBitsThroughEveryWayIn) {
+TEST(MaskFaults, SameBitsThroughEveryWayIn) {
   EncoderLayer<float> layer({.hidden_size = 6, .num_attention_heads = 3, .intermediate_size = 5});
   randomize(layer, 15);
   for (Index tokens : {3, 7, 131}) {
@@ -775,7 +775,7 @@ TEST(MaskFaults, M08SameBitsThroughEveryWayIn) {
 }
 
 // The same through decoders; of a cache's tokens, too.
-TEST(MaskFaults, M08SameBitsThroughEveryWayIntoADecoder) {
+TEST(MaskFaults, SameBitsThroughEveryWayIntoADecoder) {
   using namespace any_decoder;
   for (const Settings& settings : kinds_of_decoders()) {
     for (const auto& decoder : decoders(settings)) {
@@ -813,9 +813,9 @@ TEST(MaskFaults, M08SameBitsThroughEveryWayIntoADecoder) {
   }
 }
 
-// ---------------------------------------------------------------------- M09 to M11: masks together
+// --------------------------------------------------------------------------------- masks together
 
-TEST(MaskFaults, M09MaskForEachHeadTogetherWithPadding) {
+TEST(MaskFaults, MaskForEachHeadTogetherWithPadding) {
   Tensor<bool, 2> pairs({5, 5}), keep({1, 5});
   for (Index t = 0; t < 5; ++t)
     for (Index j = 0; j < 5; ++j) {
@@ -845,7 +845,7 @@ TEST(MaskFaults, M09MaskForEachHeadTogetherWithPadding) {
 
 // Batch row n and head h take slice (n, h): random masks of every broadcastable shape, with
 // padding, also for grouped heads.
-TEST(MaskFaults, M09EveryBatchRowAndHeadTakesItsOwnSlice) {
+TEST(MaskFaults, EveryBatchRowAndHeadTakesItsOwnSlice) {
   const Index batch = 3, heads = 4, queries = 5, keys = 7;
   Tensor<bool, 2> keep({batch, keys});
   for (Index i = 0; i < keep.size(); ++i) keep.data()[i] = i % 4 != 2;
@@ -873,7 +873,7 @@ TEST(MaskFaults, M09EveryBatchRowAndHeadTakesItsOwnSlice) {
   }
 }
 
-TEST(MaskFaults, M10CausalWithScatteredPadding) {
+TEST(MaskFaults, CausalWithScatteredPadding) {
   const Tensor<bool, 2> keep = values::tensor<bool>(Shape<2>{1, 7}, {0, 1, 1, 0, 0, 1, 0});
   expect_values(means(1, 1, 7, 7, {.causal = true, .key_allowed = keep}),
                 {0, 2, 2.5, 2.5, 2.5, 11.0 / 3, 11.0 / 3}, 1e-6);
@@ -884,7 +884,7 @@ TEST(MaskFaults, M10CausalWithScatteredPadding) {
 }
 
 // All 128 patterns of padding over seven keys.
-TEST(MaskFaults, M10EveryPatternOfPadding) {
+TEST(MaskFaults, EveryPatternOfPadding) {
   Tensor<bool, 2> keep({128, 7});
   for (Index b = 0; b < 128; ++b)
     for (Index j = 0; j < 7; ++j) keep(b, j) = b >> j & 1;
@@ -893,7 +893,7 @@ TEST(MaskFaults, M10EveryPatternOfPadding) {
       [](Index b, Index, Index t, Index j) { return j <= t && (b >> j & 1) == 1; }, "padding");
 }
 
-TEST(MaskFaults, M11EachBatchRowHasItsOwnLengthAndSoftmaxIsOverKeys) {
+TEST(MaskFaults, EachBatchRowHasItsOwnLengthAndSoftmaxIsOverKeys) {
   const std::vector<int> lengths{3, 1};
   expect_values(means(2, 1, 3, 3, {.key_lengths = lengths}), {2, 2, 2, 1, 1, 1}, 1e-6);
   expect_everywhere(decoder_paths::memory_means(2, 1, 3, 3, {.key_lengths = lengths}),
@@ -911,7 +911,7 @@ TEST(MaskFaults, M11EachBatchRowHasItsOwnLengthAndSoftmaxIsOverKeys) {
 }
 
 // Masks of the wrong size are refused with both numbers.
-TEST(MaskFaults, M11MasksOfTheWrongSizeAreRefused) {
+TEST(MaskFaults, MasksOfTheWrongSizeAreRefused) {
   const auto refused = [](const Mask<float>& mask, const std::string& wanted,
                           const std::string& got) {
     try {
@@ -934,7 +934,7 @@ TEST(MaskFaults, M11MasksOfTheWrongSizeAreRefused) {
 }
 
 // By decoders as well, for their own tokens and for a memory; and nothing is added to a cache then.
-TEST(MaskFaults, M11MasksOfTheWrongSizeAreRefusedByDecoders) {
+TEST(MaskFaults, MasksOfTheWrongSizeAreRefusedByDecoders) {
   using namespace any_decoder;
   const Index queries = 5, keys = 7;
   const auto ids = random_ids(2, queries, 40), source = random_ids(2, keys, 41);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Faults that others had with memory in C++ and Eigen: under-aligned storage (C02), aliasing (C03),
-// checks that exist only in Debug and memory that is read before it is written (C09). Also compiled
+// Faults that others had with memory in C++ and Eigen: under-aligned storage, aliasing,
+// checks that exist only in Debug and memory that is read before it is written. Also compiled
 // for AVX2 with assertions, and with NDEBUG.
 
 #include <array>
@@ -26,7 +26,7 @@ void expect_aligned_parameters(const M& module) {
   });
 }
 
-// ---------------------------------------------------------------------------------- C02: alignment
+// -------------------------------------------------------------------------------------- alignment
 
 /// A place that shifts what it holds by 8 bytes from every larger alignment.
 template <class T>
@@ -61,7 +61,7 @@ void expect_usable_everywhere(const T& original, Use&& use) {
   check(vector[1]);
 }
 
-TEST(MemoryFaults, C02EveryTypeInEveryPlace) {
+TEST(MemoryFaults, EveryTypeInEveryPlace) {
   const auto x = random<float>(Shape<3>{2, 5, 6}, 1);
   const auto ids = values::tensor<std::int32_t>(Shape<2>{1, 3}, {1, 0, 6});
   expect_usable_everywhere(x, [](const Tensor<float, 3>& t) {
@@ -119,7 +119,7 @@ TEST(MemoryFaults, C02EveryTypeInEveryPlace) {
          });
 }
 
-TEST(MemoryFaults, C02WorkspacesAndPoolsInEveryPlace) {
+TEST(MemoryFaults, WorkspacesAndPoolsInEveryPlace) {
   const Linear<float> linear({.in_features = 6, .out_features = 6});
   const auto x = random<float>(Shape<2>{3, 6}, 4);
   Tensor<float, 2> y(x.shape());
@@ -142,7 +142,7 @@ TEST(MemoryFaults, C02WorkspacesAndPoolsInEveryPlace) {
 
 // Views of foreign memory that starts 4 bytes behind every alignment: the same bits as from aligned
 // tensors.
-TEST(MemoryFaults, C02ViewsOfUnalignedMemory) {
+TEST(MemoryFaults, ViewsOfUnalignedMemory) {
   EncoderLayer<float, RMSNorm, GatedFeedForward> layer({.hidden_size = 24,
                                                         .num_attention_heads = 3,
                                                         .num_key_value_heads = 1,
@@ -179,7 +179,7 @@ TEST(MemoryFaults, C02ViewsOfUnalignedMemory) {
   }
 }
 
-// ----------------------------------------------------------------------------------- C03: aliasing
+// --------------------------------------------------------------------------------------- aliasing
 
 /// `run(x, y, workspace)` for every overlap of x and y in one block of memory: as if on copies, or
 /// refused and nothing touched.
@@ -211,7 +211,7 @@ void expect_no_silent_overlap(const std::string& name, const Shape<RankX>& x_sha
   EXPECT_GE(worked, 2) << name << ": neighbours without overlap must work";
 }
 
-TEST(MemoryFaults, C03OverlapsWorkAsOnACopyOrAreRefused) {
+TEST(MemoryFaults, OverlapsWorkAsOnACopyOrAreRefused) {
   const Shape<2> square{5, 6};
   const Shape<3> tokens{2, 3, 6};
   const auto rowwise = [&](const std::string& name, const auto& module, Index outputs) {
@@ -278,7 +278,7 @@ TEST(MemoryFaults, C03OverlapsWorkAsOnACopyOrAreRefused) {
 }
 
 // Assigning a result to its own argument, a tensor to itself, and reordering through copies.
-TEST(MemoryFaults, C03AssignmentToTheArgument) {
+TEST(MemoryFaults, AssignmentToTheArgument) {
   EncoderLayer<float> layer({.hidden_size = 6, .num_attention_heads = 3, .intermediate_size = 7});
   randomize(layer, 13);
   auto x = random<float>(Shape<3>{2, 3, 6}, 14);
@@ -306,7 +306,7 @@ TEST(MemoryFaults, C03AssignmentToTheArgument) {
   EXPECT_EQ(scores, expected);
 }
 
-// -------------------------------------------- C09: checks in every build, no unwritten memory read
+// ------------------------------------------------ checks in every build, no unwritten memory read
 
 template <class F>
 void expect_message(F&& f, const std::vector<std::string>& parts) {
@@ -319,7 +319,7 @@ void expect_message(F&& f, const std::vector<std::string>& parts) {
   }
 }
 
-TEST(MemoryFaults, C09WrongShapesAreRefusedWithBothShapes) {
+TEST(MemoryFaults, WrongShapesAreRefusedWithBothShapes) {
   const Linear<float> linear({.in_features = 4, .out_features = 3});
   expect_message([&] { linear(Tensor<float, 2>({2, 5})); }, {"(2, 4)", "(2, 5)"});
   expect_message([&] { linear(Tensor<float, 3>({2, 7, 5})); }, {"(2, 7, 4)", "(2, 7, 5)"});
@@ -372,7 +372,7 @@ TEST(MemoryFaults, C09WrongShapesAreRefusedWithBothShapes) {
   expect_message([&] { embeddings(ids, {.positions = short_ids}); }, {"(2, 3)", "(2, 2)"});
 }
 
-TEST(MemoryFaults, C09ImpossibleSizesAreRefused) {
+TEST(MemoryFaults, ImpossibleSizesAreRefused) {
   expect_message([] { Tensor<float, 2>({2, -3}); }, {"(2, -3)"});
   expect_message([] { Tensor<float, 3>({Index{1} << 32, Index{1} << 32, 2}); }, {"4294967296"});
   expect_message([] { TensorView<const float, 2>(nullptr, {2, 3}); }, {"(2, 3)"});
@@ -383,7 +383,7 @@ TEST(MemoryFaults, C09ImpossibleSizesAreRefused) {
 }
 
 // New tensors are zero, also where memory was used before.
-TEST(MemoryFaults, C09NewTensorsAreZero) {
+TEST(MemoryFaults, NewTensorsAreZero) {
   for (int repeat = 0; repeat < 7; ++repeat) {
     for (Index n : {1, 31, 1009}) {
       Tensor<float, 2> dirty({n, 3});
@@ -423,7 +423,7 @@ void expect_nothing_read_before_written(const Shape<Rank>& shape, Run&& run) {
   }
 }
 
-TEST(MemoryFaults, C09ScratchMemoryAndResultsMayHoldAnything) {
+TEST(MemoryFaults, ScratchMemoryAndResultsMayHoldAnything) {
   for (Index tokens : {1, 5, 131}) {
     const auto x = random<float>(Shape<3>{2, tokens, 24}, 16);
     const std::vector<Index> lengths{tokens, tokens / 2};

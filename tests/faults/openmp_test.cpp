@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// C08: models called from OpenMP's threads, in a program compiled with OpenMP, where Eigen itself
+// Models called from OpenMP's threads, in a program compiled with OpenMP, where Eigen itself
 // would start threads: the serial bits, and no change to the process's numbers of threads.
 
 #include <omp.h>
@@ -19,7 +19,7 @@ struct OpenMPExecutor {
   }
 };
 
-TEST(OpenMPFaults, C08CallersThreads) {
+TEST(OpenMPFaults, CallersThreads) {
   EncoderStack<float> stack({.hidden_size = 24,
                              .num_hidden_layers = 2,
                              .num_attention_heads = 3,
@@ -46,7 +46,7 @@ TEST(OpenMPFaults, C08CallersThreads) {
   EXPECT_EQ(omp_get_max_threads(), limit);
 }
 
-TEST(OpenMPFaults, C08OpenMPAsExecutor) {
+TEST(OpenMPFaults, OpenMPAsExecutor) {
   EncoderLayer<float> layer({.hidden_size = 48, .num_attention_heads = 3, .intermediate_size = 97});
   values::randomize(layer, 2);
   const auto x = values::random<float>(Shape<3>{2, 131, 48}, 3);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 
-// Faults that others had with learned and sinusoidal positions (P07 to P11), and with padding on
-// the left for every kind of positions (P11). Rotary embeddings and ALiBi:
+// Faults that others had with learned and sinusoidal positions, and with padding on
+// the left for every kind of positions. Rotary embeddings and ALiBi:
 // attention_positions_test.cpp.
 
 #include "tests/faults/any_decoder.hpp"
+#include "tests/reference/error_text.hpp"
 #include "tests/spec/values.hpp"
 
 namespace eigenformer {
@@ -30,8 +31,8 @@ void expect_refused(F&& f, const std::vector<std::string>& words) {
   }
 }
 
-// P07: an odd width has one sine more than cosines.
-TEST(PositionFaults, P07OddWidths) {
+// An odd width has one sine more than cosines.
+TEST(PositionFaults, OddWidths) {
   const SinusoidalLayout interleaved = SinusoidalLayout::interleaved;
   expect_values(sinusoid(1, 5, interleaved), {.8414710, .5403023, .0251162, .9996845, .0006310},
                 5e-8);
@@ -39,8 +40,8 @@ TEST(PositionFaults, P07OddWidths) {
   expect_values(sinusoid(1, 1, interleaved), {.8414710}, 5e-8);
 }
 
-// P07: every width and layout, written into memory between two guards that must stay as they are.
-TEST(PositionFaults, P07NothingIsWrittenOutsideTheRows) {
+// Every width and layout, written into memory between two guards that must stay as they are.
+TEST(PositionFaults, NothingIsWrittenOutsideTheRows) {
   for (SinusoidalLayout layout : {SinusoidalLayout::interleaved, SinusoidalLayout::concatenated,
                                   SinusoidalLayout::tensor2tensor}) {
     for (Index width = 1; width <= 19; ++width) {
@@ -62,13 +63,15 @@ TEST(PositionFaults, P07NothingIsWrittenOutsideTheRows) {
     }
     EXPECT_EQ(sinusoidal_positions<float>(3, 0, layout).shape(), (Shape<2>{3, 0}));
     EXPECT_EQ(sinusoidal_positions<float>(0, 3, layout).shape(), (Shape<2>{0, 3}));
-    EXPECT_THROW(sinusoidal_positions<float>(-1, 3, layout), std::invalid_argument);
-    EXPECT_THROW(sinusoidal_positions<float>(3, -1, layout), std::invalid_argument);
+    EXPECT_ERROR(sinusoidal_positions<float>(-1, 3, layout), std::invalid_argument,
+                 "sinusoidal_positions: count and width must be >= 0; got -1 and 3");
+    EXPECT_ERROR(sinusoidal_positions<float>(3, -1, layout), std::invalid_argument,
+                 "sinusoidal_positions: count and width must be >= 0; got 3 and -1");
   }
 }
 
-// P07, P08: every layout and width against its formula: which column holds which wave.
-TEST(PositionFaults, P08LayoutsAgainstTheirFormulas) {
+// Every layout and width against its formula: which column holds which wave.
+TEST(PositionFaults, LayoutsAgainstTheirFormulas) {
   for (Index width = 1; width <= 19; ++width) {
     for (Index position : {0, 1, 2, 57, 10000}) {
       const double p = static_cast<double>(position), w = static_cast<double>(width);
@@ -95,7 +98,7 @@ TEST(PositionFaults, P08LayoutsAgainstTheirFormulas) {
   }
 }
 
-TEST(PositionFaults, P08PaperAndTensor2TensorLayouts) {
+TEST(PositionFaults, PaperAndTensor2TensorLayouts) {
   expect_values(sinusoid(1, 4, SinusoidalLayout::interleaved),
                 {.8414710, .5403023, .0099998, .9999500}, 5e-8);
   expect_values(sinusoid(1, 4, SinusoidalLayout::concatenated),
@@ -105,8 +108,8 @@ TEST(PositionFaults, P08PaperAndTensor2TensorLayouts) {
   expect_values(sinusoid(1, 2, SinusoidalLayout::tensor2tensor), {.8414710, .5403023}, 5e-8);
 }
 
-// P07, P08 in the module: the configured layout is the one that is added, odd widths too.
-TEST(PositionFaults, P08EmbeddingsAddTheConfiguredLayout) {
+// In the module: the configured layout is the one that is added, odd widths too.
+TEST(PositionFaults, EmbeddingsAddTheConfiguredLayout) {
   for (SinusoidalLayout layout : {SinusoidalLayout::interleaved, SinusoidalLayout::concatenated,
                                   SinusoidalLayout::tensor2tensor}) {
     for (Index width : {1, 2, 3, 7, 8, 13}) {
@@ -127,9 +130,9 @@ TEST(PositionFaults, P08EmbeddingsAddTheConfiguredLayout) {
   }
 }
 
-// P07, P08 in decoders: every layout and width, odd ones too, added to the token vectors at once
+// In decoders: every layout and width, odd ones too, added to the token vectors at once
 // and one by one with a cache.
-TEST(PositionFaults, P08DecodersAddTheConfiguredLayout) {
+TEST(PositionFaults, DecodersAddTheConfiguredLayout) {
   for (SinusoidalLayout layout : {SinusoidalLayout::interleaved, SinusoidalLayout::concatenated,
                                   SinusoidalLayout::tensor2tensor}) {
     for (Index width : {1, 2, 3, 7, 8, 13}) {
@@ -157,8 +160,8 @@ TEST(PositionFaults, P08DecodersAddTheConfiguredLayout) {
   }
 }
 
-// P09: positions start after the padding index, and padding itself gets that index.
-TEST(PositionFaults, P09PositionsStartAfterThePaddingIndex) {
+// Positions start after the padding index, and padding itself gets that index.
+TEST(PositionFaults, PositionsStartAfterThePaddingIndex) {
   EXPECT_EQ(
       positions_after_padding(values::tensor<std::int32_t>(Shape<2>{2, 3}, {4, 5, 6, 4, 3, 3}), 3),
       (values::tensor<std::int32_t>(Shape<2>{2, 3}, {4, 5, 6, 4, 3, 3})));
@@ -173,9 +176,9 @@ TEST(PositionFaults, P09PositionsStartAfterThePaddingIndex) {
             (Tensor<std::int32_t, 2>({2, 0})));
 }
 
-// P09: a table of 514 rows holds 512 tokens when positions start at 2; by offset as by explicit
+// A table of 514 rows holds 512 tokens when positions start at 2; by offset as by explicit
 // positions.
-TEST(PositionFaults, P09TableOf514RowsHolds512Tokens) {
+TEST(PositionFaults, TableOf514RowsHolds512Tokens) {
   const auto embeddings_with_offset = [](Index offset) {
     Embeddings<float> embeddings({.vocab_size = 3,
                                   .hidden_size = 2,
@@ -200,9 +203,9 @@ TEST(PositionFaults, P09TableOf514RowsHolds512Tokens) {
       {"position 514", "= 514"});
 }
 
-// P09 in decoders: a table of 6 rows with offset 2 (BART's) holds 4 tokens, at once, one by one,
+// In decoders: a table of 6 rows with offset 2 (BART's) holds 4 tokens, at once, one by one,
 // and in rows of different lengths.
-TEST(PositionFaults, P09DecodersWithAnOffset) {
+TEST(PositionFaults, DecodersWithAnOffset) {
   TransformerDecoder<float> decoder({.vocab_size = 3,
                                      .hidden_size = 2,
                                      .num_hidden_layers = 0,
@@ -234,9 +237,9 @@ TEST(PositionFaults, P09DecodersWithAnOffset) {
   expect_refused([&] { decoder(tokens(2, 1), cache); }, {"position 6", "= 6"});
 }
 
-// P10: the start counts, not the length of the call alone; and a refused call leaves its result as
+// The start counts, not the length of the call alone; and a refused call leaves its result as
 // it was.
-TEST(PositionFaults, P10PositionsOutsideALearnedTable) {
+TEST(PositionFaults, PositionsOutsideALearnedTable) {
   Embeddings<float> embeddings(
       {.vocab_size = 3, .hidden_size = 2, .max_position_embeddings = 4, .embedding_norm = false});
   for (Index i = 0; i < 4; ++i) embeddings.position->weight(i, 0) = static_cast<float>(10 + i);
@@ -267,8 +270,8 @@ TEST(PositionFaults, P10PositionsOutsideALearnedTable) {
   }
 }
 
-// P10 in decoders and in both halves of an encoder-decoder.
-TEST(PositionFaults, P10PositionsOutsideTheTableOfADecoder) {
+// In decoders and in both halves of an encoder-decoder.
+TEST(PositionFaults, PositionsOutsideTheTableOfADecoder) {
   TransformerDecoder<float> decoder(
       {.vocab_size = 3, .hidden_size = 2, .intermediate_size = 3, .max_position_embeddings = 4});
   Transformer<float> model({.vocab_size = 3,
@@ -296,7 +299,7 @@ TEST(PositionFaults, P10PositionsOutsideTheTableOfADecoder) {
   expect_refused([&] { model.start(one(5), {}, cache, workspace); }, {"position 4", "= 4"});
 }
 
-TEST(PositionFaults, P10SinusoidalDecodersHaveNoEnd) {
+TEST(PositionFaults, SinusoidalDecodersHaveNoEnd) {
   const TransformerDecoder<float> decoder = [] {
     TransformerDecoder<float> made({.vocab_size = 7,
                                     .hidden_size = 6,
@@ -318,7 +321,7 @@ TEST(PositionFaults, P10SinusoidalDecodersHaveNoEnd) {
   EXPECT_TRUE(values::all_finite(decoder(ids, {.embedding = {.first_position = 10000}})));
 }
 
-TEST(PositionFaults, P10SinusoidsHaveNoEnd) {
+TEST(PositionFaults, SinusoidsHaveNoEnd) {
   const Embeddings<double> embeddings({.vocab_size = 3,
                                        .hidden_size = 7,
                                        .max_position_embeddings = 4,
@@ -331,13 +334,13 @@ TEST(PositionFaults, P10SinusoidsHaveNoEnd) {
   }
 }
 
-TEST(PositionFaults, P11PositionsCountKeptTokensOnly) {
+TEST(PositionFaults, PositionsCountKeptTokensOnly) {
   EXPECT_EQ(positions_of_kept(values::tensor<bool>(Shape<2>{2, 5}, {0, 0, 1, 1, 1, 1, 1, 1, 1, 1})),
             (values::tensor<std::int32_t>(Shape<2>{2, 5}, {0, 0, 0, 1, 2, 0, 1, 2, 3, 4})));
 }
 
-// P11: padding on the left, by any amount, changes nothing for the tokens behind it.
-TEST(PositionFaults, P11LeftPaddingShiftsNothing) {
+// Padding on the left, by any amount, changes nothing for the tokens behind it.
+TEST(PositionFaults, LeftPaddingShiftsNothing) {
   for (PositionEmbedding kind : {PositionEmbedding::learned, PositionEmbedding::sinusoidal}) {
     TransformerEncoder<float> encoder({.vocab_size = 11,
                                        .hidden_size = 6,
@@ -381,9 +384,9 @@ TEST(PositionFaults, P11LeftPaddingShiftsNothing) {
   }
 }
 
-// P11 in decoders, for every kind of positions: at once, and with a cache in pieces that go on
+// In decoders, for every kind of positions: at once, and with a cache in pieces that go on
 // after the padding.
-TEST(PositionFaults, P11LeftPaddingShiftsNothingInDecoders) {
+TEST(PositionFaults, LeftPaddingShiftsNothingInDecoders) {
   using namespace any_decoder;
   std::vector<Settings> kinds;
   for (const auto& named : any_decoder::kinds_of_positions()) {
@@ -440,8 +443,8 @@ TEST(PositionFaults, P11LeftPaddingShiftsNothingInDecoders) {
   }
 }
 
-// P11 in encoders with positions inside attention.
-TEST(PositionFaults, P11LeftPaddingShiftsNothingInEncodersWithRelativePositions) {
+// In encoders with positions inside attention.
+TEST(PositionFaults, LeftPaddingShiftsNothingInEncodersWithRelativePositions) {
   for (const auto& [name, positions] : any_decoder::kinds_of_positions()) {
     TransformerEncoder<float> encoder({.vocab_size = 13,
                                        .hidden_size = 10,

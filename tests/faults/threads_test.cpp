@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Faults that others had with threads, determinism, memory and speed (T01, T02, T04, T05).
+// Faults that others had with threads, determinism, memory and speed.
 
 #include <atomic>
 #include <chrono>
@@ -32,10 +32,10 @@ Tensor<std::int32_t, 2> some_ids(Index batch, Index tokens) {
   return ids;
 }
 
-// T01: one const model, eight threads, 200 calls each with lengths 1 to 64 in a mixed order;
+// One const model, eight threads, 200 calls each with lengths 1 to 64 in a mixed order;
 // learned and sinusoidal positions, each thread with a workspace of its own, some with a pool of
 // their own.
-TEST(ThreadFaults, T01OneModelServesManyThreads) {
+TEST(ThreadFaults, OneModelServesManyThreads) {
   for (PositionEmbedding kind : {PositionEmbedding::learned, PositionEmbedding::sinusoidal}) {
     TransformerConfig config = encoder_config();
     config.position_embedding = kind;
@@ -72,8 +72,8 @@ TEST(ThreadFaults, T01OneModelServesManyThreads) {
   }
 }
 
-// T01: several callers may share one pool, each with its own workspace.
-TEST(ThreadFaults, T01CallersMayShareAPool) {
+// Several callers may share one pool, each with its own workspace.
+TEST(ThreadFaults, CallersMayShareAPool) {
   EncoderLayer<float> layer({.hidden_size = 48, .num_attention_heads = 3, .intermediate_size = 97});
   randomize(layer, 2);
   const auto x = random<float>(Shape<3>{2, 67, 48}, 3);
@@ -108,7 +108,7 @@ struct CountingExecutor {
   }
 };
 
-// T02: 1, 2, 3, 4 and 7 threads, five repeats each, and tasks in any order: the same bits
+// 1, 2, 3, 4 and 7 threads, five repeats each, and tasks in any order: the same bits
 // everywhere.
 template <class Run>
 void expect_same_bits_on_any_number_of_threads(Run&& run) {
@@ -130,7 +130,7 @@ void expect_same_bits_on_any_number_of_threads(Run&& run) {
   EXPECT_TRUE(ever_spread) << "too little work to show anything";
 }
 
-TEST(ThreadFaults, T02NumberOfThreadsChangesNoBit) {
+TEST(ThreadFaults, NumberOfThreadsChangesNoBit) {
   TransformerEncoder<float> encoder(encoder_config());
   randomize(encoder, 4);
   for (Index batch : {1, 3}) {
@@ -147,9 +147,9 @@ TEST(ThreadFaults, T02NumberOfThreadsChangesNoBit) {
   }
 }
 
-// T02: one row through wide maps is split over columns, many rows over rows; grouped heads over
+// One row through wide maps is split over columns, many rows over rows; grouped heads over
 // blocks of queries.
-TEST(ThreadFaults, T02EveryWayOfSplittingTheWork) {
+TEST(ThreadFaults, EveryWayOfSplittingTheWork) {
   Linear<float> wide({.in_features = 257, .out_features = 1031});
   randomize(wide, 5);
   for (Index count : {1, 2, 7, 61, 401}) {
@@ -194,8 +194,8 @@ EncoderStack<float> small_stack() {
   return stack;
 }
 
-// T04: one token of a small model never reaches the executor.
-TEST(ThreadFaults, T04SmallWorkIsNotSpread) {
+// One token of a small model never reaches the executor.
+TEST(ThreadFaults, SmallWorkIsNotSpread) {
   const auto stack = small_stack();
   CountingExecutor executor{4};
   Workspace workspace(executor);
@@ -205,10 +205,10 @@ TEST(ThreadFaults, T04SmallWorkIsNotSpread) {
   EXPECT_EQ(executor.calls, 0);
 }
 
-// T05: 4096 causal tokens, 8 heads of 64: the scores alone would be 512 MiB. Scratch memory stays
+// 4096 causal tokens, 8 heads of 64: the scores alone would be 512 MiB. Scratch memory stays
 // below 64 MiB and doesn't grow with the square of the length, and some rows equal dense attention
 // in double.
-TEST(ThreadFaults, T05MemoryGrowsLinearlyWithTheLength) {
+TEST(ThreadFaults, MemoryGrowsLinearlyWithTheLength) {
   constexpr std::size_t mebibyte = std::size_t{1} << 20;
   MultiHeadAttention<float> attention({.hidden_size = 512, .num_attention_heads = 8});
   for (Linear<float>* map : {&attention.query, &attention.key, &attention.value, &attention.output})
@@ -264,9 +264,9 @@ TEST(ThreadFaults, T05MemoryGrowsLinearlyWithTheLength) {
   }
 }
 
-// T05: the same for whole layers, up to what a workspace holds for one call: a fixed number of (T,
+// The same for whole layers, up to what a workspace holds for one call: a fixed number of (T,
 // C) arrays, no (T, T).
-TEST(ThreadFaults, T05LayerNeedsAFixedNumberOfArraysOfTheInputsSize) {
+TEST(ThreadFaults, LayerNeedsAFixedNumberOfArraysOfTheInputsSize) {
   EncoderLayer<float> layer({.hidden_size = 16,
                              .num_attention_heads = 4,
                              .intermediate_size = 32,
@@ -284,8 +284,8 @@ TEST(ThreadFaults, T05LayerNeedsAFixedNumberOfArraysOfTheInputsSize) {
   EXPECT_LE(at_4096, std::size_t{4096} * 16 * sizeof(float) * 16);
 }
 
-// T05: sizes are computed in 64 bits: shapes of more than 2^31 elements keep their size.
-TEST(ThreadFaults, T05SizesBeyond32Bits) {
+// Sizes are computed in 64 bits: shapes of more than 2^31 elements keep their size.
+TEST(ThreadFaults, SizesBeyond32Bits) {
   EXPECT_EQ((Shape<3>{70000, 70000, 3}.size()), Index{14700000000});
   const Linear<ShapeOnly> huge({.in_features = 70000, .out_features = 70001});
   EXPECT_EQ(count_parameters(huge), Index{70000} * 70001 + 70001);

@@ -5,6 +5,8 @@
 #include <exception>
 #include <filesystem>
 
+#include "tests/reference/error_text.hpp"
+
 namespace golden {
 
 Case::Case(ef::SafetensorsReader& file, const std::string& name)
@@ -158,11 +160,16 @@ TEST(GoldenConfigurations, TakeOnlyFieldsOfTheirType) {
                config.feed_forward_bias || config.norm_bias);
 
   using Config = ef::TransformerConfig;
-  EXPECT_THROW(parse<Config>(R"({"hidden_sizes": 10})"), std::runtime_error);
-  EXPECT_THROW(parse<Config>(R"({"hidden_size": 10.5})"), std::runtime_error);
-  EXPECT_THROW(parse<Config>(R"({"query_bias": 1})"), std::runtime_error);
-  EXPECT_THROW(parse<Config>(R"({"activation": "swish"})"), std::runtime_error);
-  EXPECT_THROW(parse<ef::PatchEmbeddingConfig>(R"({"image_size": [3]})"), std::runtime_error);
+  EXPECT_ERROR(parse<Config>(R"({"hidden_sizes": 10})"), std::runtime_error,
+               "config: hidden_sizes is not a field of the configuration");
+  EXPECT_ERROR(parse<Config>(R"({"hidden_size": 10.5})"), std::runtime_error,
+               "config: hidden_size can't be 10.5");
+  EXPECT_ERROR(parse<Config>(R"({"query_bias": 1})"), std::runtime_error,
+               "config: query_bias can't be 1");
+  EXPECT_ERROR(parse<Config>(R"({"activation": "swish"})"), std::runtime_error,
+               "config: activation can't be \"swish\"");
+  EXPECT_ERROR(parse<ef::PatchEmbeddingConfig>(R"({"image_size": [3]})"), std::runtime_error,
+               "config: image_size can't be [3]");
 }
 
 }  // namespace

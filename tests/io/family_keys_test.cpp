@@ -243,7 +243,7 @@ TEST(FamilyKeys, T5) {
   file.expect_gives(model.encoder, ef::t5_encoder_keys());
 }
 
-TEST(FamilyKeys, T5Version1_1) {
+TEST(FamilyKeys, Version1_1) {
   const auto model =
       numbered(ef::Transformer<float, ef::RMSNorm, ef::GatedFeedForward>(t5_config(false)));
   ForeignFile file = t5_file(model);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/reference/error_text.hpp"
+
 namespace key_map_test {
 
 using ef::internal::fill_key;
@@ -34,7 +36,8 @@ TEST(KeyMap, WildcardsAreFilledIn) {
   EXPECT_EQ(fill_key("h.{}.attn.*", {"7", "bias"}), "h.7.attn.bias");
   EXPECT_EQ(fill_key("a.#.b", {}), "a.#.b");
   EXPECT_EQ(fill_key("plain", {"unused"}), "plain");
-  EXPECT_THROW(fill_key("{}.{}", {"7"}), std::invalid_argument);
+  EXPECT_ERROR(fill_key("{}.{}", {"7"}), std::invalid_argument,
+               "KeyMap: {} of a row's stored name has no counterpart in its own");
 }
 
 TEST(KeyMap, StoredShapes) {

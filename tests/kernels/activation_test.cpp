@@ -3,11 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "eigenformer/nn/gelu.hpp"
+#include "tests/reference/error_text.hpp"
 #include "tests/reference/fused.hpp"
 
 namespace activation_test {
@@ -180,11 +184,12 @@ TEST(Activation, FreeFunctionsAndModule) {
 
 TEST(Activation, RefusesWhatItIsNot) {
   std::vector<float> x(3);
-  EXPECT_THROW(activate(static_cast<Activation>(99), x), std::invalid_argument);
+  EXPECT_ERROR(activate(static_cast<Activation>(99), x), std::invalid_argument,
+               "activation: must be one of the enumeration; got 99 (unknown)");
   ef::Tensor<float, 2> a({2, 3}), b({3, 2});
   ef::Workspace workspace;
-  EXPECT_THROW(ef::kernels::activate<float>(Activation::relu, a, b, workspace),
-               std::invalid_argument);
+  EXPECT_ERROR(ef::kernels::activate<float>(Activation::relu, a, b, workspace),
+               std::invalid_argument, "activate: y: shape must be (2, 3); got (3, 2)");
 }
 
 // Central differences of the reference, in long double; limits at infinity; NaN.
@@ -222,6 +227,36 @@ TYPED_TEST(ActivationTest, DerivativesAreThoseOfTheValues) {
   std::vector<T> zero = {T(0)};
   ef::kernels::target<T>().activation_derivative(Activation::relu, zero.data(), zero.data(), 1);
   EXPECT_EQ(zero[0], T(0));
+}
+
+/// What begins a row of the README's table, and what ends it.
+struct TableRow {
+  std::string begin, end;
+};
+
+TableRow table_row(const std::string& name, const std::vector<std::string>& names_in_files) {
+  std::string end;
+  for (const std::string& in_file : names_in_files)
+    end += (end.empty() ? "`" : ", `") + in_file + "`";
+  return {"| `" + name + "` |", "| " + end + " |"};
+}
+
+TEST(Activation, EachHasItsRowInTheReadme) {
+  std::vector<TableRow> expected;
+#define EIGENFORMER_ACTIVATION(name, ...) expected.push_back(table_row(#name, {__VA_ARGS__}));
+#include "eigenformer/kernels/activations.inl"
+#undef EIGENFORMER_ACTIVATION
+  std::ifstream readme(EIGENFORMER_TESTS "/../README.md");
+  std::string line;
+  while (line.rfind("| `ef::Activation` |", 0) != 0) ASSERT_TRUE(std::getline(readme, line));
+  std::getline(readme, line);
+  for (const TableRow& row : expected) {
+    ASSERT_TRUE(std::getline(readme, line));
+    EXPECT_EQ(line.substr(0, row.begin.size()), row.begin);
+    EXPECT_EQ(line.substr(std::min(line.size(), line.rfind("| `"))), row.end);
+  }
+  std::getline(readme, line);
+  EXPECT_EQ(line, "") << "and no other rows";
 }
 
 }  // namespace activation_test

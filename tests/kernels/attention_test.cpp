@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "tests/kernels/attention_cases.hpp"
+#include "tests/reference/error_text.hpp"
 
 namespace attention_test {
 
@@ -180,11 +181,15 @@ TEST(Attention, RefusesWhatDoesNotFit) {
   refused({.window = -1}, "window", "-1");
 
   const Tensor<float, 4> wrong({2, 3, 5, 7}), narrow({2, 2, 5, 6}), short_v({2, 2, 4, 11});
-  EXPECT_THROW(ef::scaled_dot_product_attention(in.q, wrong, wrong), std::invalid_argument);
-  EXPECT_THROW(ef::scaled_dot_product_attention(in.q, narrow, in.v), std::invalid_argument);
-  EXPECT_THROW(ef::scaled_dot_product_attention(in.q, in.k, short_v), std::invalid_argument);
+  EXPECT_ERROR(ef::scaled_dot_product_attention(in.q, wrong, wrong), std::invalid_argument,
+               "scaled_dot_product_attention: the heads of k and v must divide");
+  EXPECT_ERROR(ef::scaled_dot_product_attention(in.q, narrow, in.v), std::invalid_argument,
+               "scaled_dot_product_attention: k: shape must be (2, 2, 5, 7);");
+  EXPECT_ERROR(ef::scaled_dot_product_attention(in.q, in.k, short_v), std::invalid_argument,
+               "scaled_dot_product_attention: v: shape must be (2, 2, 5, 11);");
   const Tensor<float, 4> no_heads({2, 0, 5, 7}), no_values({2, 0, 5, 11});
-  EXPECT_THROW(ef::scaled_dot_product_attention(in.q, no_heads, no_values), std::invalid_argument);
+  EXPECT_ERROR(ef::scaled_dot_product_attention(in.q, no_heads, no_values), std::invalid_argument,
+               "scaled_dot_product_attention: the heads of k and v must divide");
 }
 
 }  // namespace attention_test

@@ -14,6 +14,7 @@
 #include "eigenformer/kernels/pooling.hpp"
 #include "eigenformer/kernels/sinusoidal.hpp"
 #include "tests/reference/embeddings.hpp"
+#include "tests/reference/error_text.hpp"
 
 namespace lookups_test {
 
@@ -52,7 +53,8 @@ TEST(LookUp, RequireIdsNamesTheFirstBadIdAndTheTable) {
       EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
     }
   }
-  EXPECT_THROW(ef::kernels::require_ids("here", ids + 3, 1, 7), std::invalid_argument);
+  EXPECT_ERROR(ef::kernels::require_ids("here", ids + 3, 1, 7), std::invalid_argument,
+               "here: id -1 at index 0 is outside the table of 7 rows");
   EXPECT_NO_THROW(ef::kernels::require_ids("here", ids, 2, 7));
   EXPECT_NO_THROW(ef::kernels::require_ids("here", ids, 0, 0));
 }
@@ -113,9 +115,10 @@ TEST(MeanPooling, RefusesWhatDoesNotFit) {
   const Tensor<float, 3> x({2, 5, 7});
   for (const std::vector<int>& bad :
        {std::vector<int>{1}, std::vector<int>{6, 1}, std::vector<int>{-1, 1}}) {
-    EXPECT_THROW(ef::mean_pooling(x, bad), std::invalid_argument);
+    EXPECT_ERROR(ef::mean_pooling(x, bad), std::invalid_argument, "mean_pooling: lengths must be");
   }
-  EXPECT_THROW(ef::mean_pooling(x, Tensor<bool, 2>({5, 2})), std::invalid_argument);
+  EXPECT_ERROR(ef::mean_pooling(x, Tensor<bool, 2>({5, 2})), std::invalid_argument,
+               "mean_pooling: keep: shape must be (2, 5); got (5, 2)");
 }
 
 TEST(NormalizeRows, ToLengthOne) {
@@ -179,8 +182,10 @@ TEST(Sinusoidal, PublishedNumbers) {
 }
 
 TEST(Sinusoidal, RefusesNegativeSizes) {
-  EXPECT_THROW(ef::sinusoidal_positions<float>(-1, 3), std::invalid_argument);
-  EXPECT_THROW(ef::sinusoidal_positions<float>(3, -1), std::invalid_argument);
+  EXPECT_ERROR(ef::sinusoidal_positions<float>(-1, 3), std::invalid_argument,
+               "sinusoidal_positions: count and width must be >= 0; got -1 and 3");
+  EXPECT_ERROR(ef::sinusoidal_positions<float>(3, -1), std::invalid_argument,
+               "sinusoidal_positions: count and width must be >= 0; got 3 and -1");
   EXPECT_EQ(ef::sinusoidal_positions<float>(0, 3).shape(), (ef::Shape<2>{0, 3}));
 }
 

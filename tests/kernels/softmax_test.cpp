@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "eigenformer/base/thread_pool.hpp"
+#include "tests/reference/error_text.hpp"
 #include "tests/reference/normalization.hpp"
 
 namespace softmax_test {
@@ -151,7 +152,8 @@ TEST(MaskedSoftmax, RefusesWrongLengths) {
   const Tensor<float, 3> scores({2, 3, 4});
   for (const std::vector<int>& bad : {std::vector<int>{}, std::vector<int>{1, 2, 3},
                                       std::vector<int>{5, 1}, std::vector<int>{-1, 1}}) {
-    EXPECT_THROW(ef::masked_softmax(scores, bad), std::invalid_argument);
+    EXPECT_ERROR(ef::masked_softmax(scores, bad), std::invalid_argument,
+                 "masked_softmax: lengths must be");
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// K07: a later token never changes what comes before it, in any decoder.
+// A later token never changes what comes before it, in any decoder.
 #include <gtest/gtest.h>
 
 #include "eigenformer/models/transformer.hpp"

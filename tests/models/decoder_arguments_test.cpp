@@ -4,6 +4,7 @@
 
 #include "eigenformer/eigenformer.hpp"
 #include "eigenformer/models/pretrained.hpp"
+#include "tests/reference/error_text.hpp"
 #include "tests/reference/numbers.hpp"
 
 namespace decoder_arguments_test {
@@ -33,12 +34,15 @@ TEST(DecoderArguments, OffsetsOfQueriesAreRefused) {
   const Ids ids({1, 5});
   ef::DecoderInputs<float> inputs;
   inputs.mask.query_offset = 3;
-  EXPECT_THROW(decoder(ids, inputs), std::invalid_argument);
+  EXPECT_ERROR(decoder(ids, inputs), std::invalid_argument,
+               "TransformerDecoder: mask.query_offset must not be > 0, queries");
   auto cache = decoder.make_cache(1, 6);
-  EXPECT_THROW(decoder(ids, cache, inputs), std::invalid_argument);
+  EXPECT_ERROR(decoder(ids, cache, inputs), std::invalid_argument,
+               "TransformerDecoder: with a cache, which knows the positions,");
   EXPECT_EQ(cache.length(0), 0);
   const ef::Tensor<float, 3> x({1, 5, 8});
-  EXPECT_THROW(decoder.layers[0](x, inputs.mask), std::invalid_argument);
+  EXPECT_ERROR(decoder.layers[0](x, inputs.mask), std::invalid_argument,
+               "DecoderLayer: mask.query_offset must not be > 0, queries would");
 }
 
 TEST(DecoderArguments, TheTableOfAnotherModuleStaysAnothersInOtherFormats) {
@@ -56,8 +60,10 @@ TEST(DecoderArguments, CachesThatWereMovedFromAreRefused) {
   const ef::Tensor<float, 3> none({0, 2, 8}), two({2, 2, 8});
   ef::Tensor<float, 3> y({0, 2, 8}), z({2, 2, 8});
   ef::Workspace workspace;
-  EXPECT_THROW(attention.forward(none, cache, {}, y, workspace), std::invalid_argument);
-  EXPECT_THROW(attention.forward(two, cache, {}, z, workspace), std::invalid_argument);
+  EXPECT_ERROR(attention.forward(none, cache, {}, y, workspace), std::invalid_argument,
+               "MultiHeadAttention: cache (batch, key/value heads, head size):");
+  EXPECT_ERROR(attention.forward(two, cache, {}, z, workspace), std::invalid_argument,
+               "MultiHeadAttention: cache (batch, key/value heads, head size):");
 }
 
 TEST(DecoderArguments, ACacheOfOtherHeadsKeepsItsMemory) {
@@ -76,8 +82,10 @@ TEST(DecoderArguments, ACacheOfOtherHeadsKeepsItsMemory) {
   ef::Workspace workspace;
   auto cache = two.make_cache(1, 5);
   two.remember(memory, {}, cache, workspace);
-  EXPECT_THROW(four.remember(memory, {}, cache, workspace), std::invalid_argument);
-  EXPECT_THROW(four.remember(longer, {}, cache, workspace), std::invalid_argument);
+  EXPECT_ERROR(four.remember(memory, {}, cache, workspace), std::invalid_argument,
+               "MultiHeadAttention: cache (batch, key/value heads, head size):");
+  EXPECT_ERROR(four.remember(longer, {}, cache, workspace), std::invalid_argument,
+               "MultiHeadAttention: cache (batch, key/value heads, head size):");
   ASSERT_TRUE(cache.has_memory());
   two.forward(x, cache, {}, {}, y, workspace);
   EXPECT_EQ(y, two(x, memory));
@@ -92,7 +100,8 @@ TEST(DecoderArguments, ALayersCacheNeedsItsMemory) {
   ef::Tensor<float, 3> y(x.shape());
   ef::Workspace workspace;
   auto cache = layer.make_cache(1, 5, 4);
-  EXPECT_THROW(layer.forward(x, cache, {}, {}, y, workspace), std::invalid_argument);
+  EXPECT_ERROR(layer.forward(x, cache, {}, {}, y, workspace), std::invalid_argument,
+               "DecoderLayer: cross_attention is true, but the cache has no");
   EXPECT_EQ(cache.self.length(0), 0);
 }
 
@@ -118,12 +127,15 @@ TEST(DecoderArguments, GenerationThatCannotFitIsRefusedBeforeItBegins) {
   int tokens = 0;
   const auto count = [&](Index, std::int32_t) { ++tokens; };
   ef::Workspace workspace;
-  EXPECT_THROW(ef::generate(decoder, {{1, 2, 3}}, {.max_new_tokens = 5}, count),
-               std::invalid_argument);
-  EXPECT_THROW(ef::generate(decoder, {{1}}, {.pad_id = 500}, count), std::invalid_argument);
+  EXPECT_ERROR(ef::generate(decoder, {{1, 2, 3}}, {.max_new_tokens = 5}, count),
+               std::invalid_argument,
+               "generate: prompt 0 and 5 new tokens need 7 places; the model");
+  EXPECT_ERROR(ef::generate(decoder, {{1}}, {.pad_id = 500}, count), std::invalid_argument,
+               "GenerationConfig: pad_id must be in [0, 11); got 500");
   auto cache = decoder.make_cache(1, 4);
-  EXPECT_THROW(ef::generate(decoder, cache, {{1, 2}}, {.max_new_tokens = 4}, workspace, count),
-               std::invalid_argument);
+  EXPECT_ERROR(ef::generate(decoder, cache, {{1, 2}}, {.max_new_tokens = 4}, workspace, count),
+               std::invalid_argument,
+               "generate: prompt 0 and 4 new tokens need 5 places; the model");
   EXPECT_EQ(cache.length(0), 0);
   EXPECT_EQ(tokens, 0);
   EXPECT_EQ(ef::generate(decoder, cache, {{1, 2}}, {.max_new_tokens = 3}, workspace).ids[0].size(),
@@ -134,16 +146,20 @@ TEST(DecoderArguments, GenerationThatCannotFitIsRefusedBeforeItBegins) {
 TEST(DecoderArguments, NumbersThatAreInfiniteInFloatAreRefused) {
   auto config = small();
   config.attn_logit_softcapping = 1e40;
-  EXPECT_THROW(ef::TransformerDecoder<float>{config}, std::invalid_argument);
+  EXPECT_ERROR(ef::TransformerDecoder<float>{config}, std::invalid_argument,
+               "MultiHeadAttention: attn_logit_softcapping must be in [0, 1e30]");
   config = small();
   config.attention_scale = 1e40;
-  EXPECT_THROW(ef::TransformerDecoder<float>{config}, std::invalid_argument);
+  EXPECT_ERROR(ef::TransformerDecoder<float>{config}, std::invalid_argument,
+               "MultiHeadAttention: scale must be within +-1e30; got 1e+40");
   config = small();
   config.logit_scale = 1e40;
-  EXPECT_THROW(ef::TransformerDecoder<float>{config}, std::invalid_argument);
+  EXPECT_ERROR(ef::TransformerDecoder<float>{config}, std::invalid_argument,
+               "LanguageModelHead: logit_scale must be within +-1e30; got 1e+40");
   config = small();
   config.final_logit_softcapping = 1e40;
-  EXPECT_THROW(ef::TransformerDecoder<float>{config}, std::invalid_argument);
+  EXPECT_ERROR(ef::TransformerDecoder<float>{config}, std::invalid_argument,
+               "LanguageModelHead: final_logit_softcapping must be in [0, 1e30]");
 }
 
 TEST(DecoderArguments, RotaryScalingsThatGiveNoNumbersAreRefused) {
@@ -156,14 +172,17 @@ TEST(DecoderArguments, RotaryScalingsThatGiveNoNumbersAreRefused) {
   };
   ef::RotaryScaling yarn{.type = Type::yarn, .factor = 2, .original_max_position_embeddings = 64};
   EXPECT_NO_THROW(make({.rope_scaling = yarn}));
-  EXPECT_THROW(make({.rope_theta = 1, .rope_scaling = yarn}), std::invalid_argument);
+  EXPECT_ERROR(make({.rope_theta = 1, .rope_scaling = yarn}), std::invalid_argument,
+               "RotaryConfig: yarn needs a rope_theta > 1; got 1");
   yarn.attention_factor = infinity;
-  EXPECT_THROW(make({.rope_scaling = yarn}), std::invalid_argument);
+  EXPECT_ERROR(make({.rope_scaling = yarn}), std::invalid_argument,
+               "RotaryConfig: rope_scaling.attention_factor must be within");
   ef::RotaryScaling llama{
       .type = Type::llama3, .factor = 2, .original_max_position_embeddings = 64};
   EXPECT_NO_THROW(make({.rope_scaling = llama}));
   llama.high_freq_factor = infinity;
-  EXPECT_THROW(make({.rope_scaling = llama}), std::invalid_argument);
+  EXPECT_ERROR(make({.rope_scaling = llama}), std::invalid_argument,
+               "RotaryConfig: 0 < low_freq_factor < high_freq_factor must hold;");
 }
 
 std::string config_text(const std::string& more) {
@@ -185,10 +204,14 @@ TEST(DecoderArguments, TypesOfLayersDecideOnTheWindow) {
   };
   EXPECT_EQ(with(sliding, sliding).sliding_window, 3);
   EXPECT_EQ(with(full, full).sliding_window, 0);
-  EXPECT_THROW(with(sliding, full), std::runtime_error);
-  EXPECT_THROW(with("\"chunked\"", "\"chunked\""), std::runtime_error);
-  EXPECT_THROW(with("5", "5"), std::runtime_error);
-  EXPECT_THROW(read(window + R"(, "layer_types": 5)"), std::runtime_error);
+  EXPECT_ERROR(with(sliding, full), std::runtime_error,
+               "config.json: layer_types must be full_attention or");
+  EXPECT_ERROR(with("\"chunked\"", "\"chunked\""), std::runtime_error,
+               "config.json: layer_types must be full_attention or");
+  EXPECT_ERROR(with("5", "5"), std::runtime_error,
+               "config.json: layer_types must be a string; got 5");
+  EXPECT_ERROR(read(window + R"(, "layer_types": 5)"), std::runtime_error,
+               "config.json: layer_types must be an array of strings; got 5");
 }
 
 TEST(DecoderArguments, RotaryNumbersMayStandOutsideTheirObject) {

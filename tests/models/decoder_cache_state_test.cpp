@@ -9,6 +9,7 @@
 #include "eigenformer/base/thread_pool.hpp"
 #include "tests/models/decoding.hpp"
 #include "tests/reference/allocations.hpp"
+#include "tests/reference/error_text.hpp"
 
 namespace decoder_cache_state_test {
 
@@ -82,7 +83,8 @@ TYPED_TEST(DecoderCacheStateTest, RowsAfterReorderingGoOnLikeFreshOnes) {
     }
     for (Index wrong : {2, -1}) {
       const std::vector<Index> rows = {0, wrong};
-      EXPECT_THROW(cache.reorder(rows), std::invalid_argument);
+      EXPECT_ERROR(cache.reorder(rows), std::invalid_argument,
+                   "DecoderCache: there is no batch row");
       EXPECT_EQ(cache.batch(), 2);
     }
   }
@@ -191,7 +193,6 @@ void expect_refused(F&& f, const std::vector<std::string>& texts) {
   }
 }
 
-// K06.
 TYPED_TEST(DecoderCacheStateTest, OverflowIsRefusedAndChangesNothing) {
   using T = TypeParam;
   const auto model = random_model<Decoder<T>>(small_decoder());
@@ -300,12 +301,16 @@ TYPED_TEST(DecoderCacheStateTest, CachesOfOtherModelsAreRefused) {
     if (which == 1) config.num_key_value_heads = 3;
     if (which == 2) config.head_size = 9;
     auto cache = Decoder<T>(config).make_cache(2, 5);
-    EXPECT_THROW(model.forward(ids, cache, {}, logits, workspace), std::invalid_argument) << which;
+    EXPECT_ERROR(model.forward(ids, cache, {}, logits, workspace), std::invalid_argument, "must be")
+        << which;
   }
   ef::DecoderCache<T> nothing;
-  EXPECT_THROW(model.forward(ids, nothing, {}, logits, workspace), std::invalid_argument);
-  EXPECT_THROW(model.make_cache(-1, 5), std::invalid_argument);
-  EXPECT_THROW(model.make_cache(2, -5), std::invalid_argument);
+  EXPECT_ERROR(model.forward(ids, nothing, {}, logits, workspace), std::invalid_argument,
+               "the cache must be for 2 layers and 2 batch rows; got 0 and 0");
+  EXPECT_ERROR(model.make_cache(-1, 5), std::invalid_argument,
+               "KeyValueCache: batch, capacity, num_key_value_heads and");
+  EXPECT_ERROR(model.make_cache(2, -5), std::invalid_argument,
+               "KeyValueCache: batch, capacity, num_key_value_heads and");
 }
 
 TYPED_TEST(DecoderCacheStateTest, FurtherCallsAllocateNothing) {

@@ -104,7 +104,7 @@ TYPED_TEST(DecoderCacheTest, GatedDecoders) {
       whole, {0, 0, 0}, ragged));
 }
 
-// K05: rows of other lengths beside it change nothing for a row.
+// Rows of other lengths beside it change nothing for a row.
 TYPED_TEST(DecoderCacheTest, RaggedRowsAreRunsOfTheirOwn) {
   using T = TypeParam;
   const Counts prompt = {1, 3, 131}, end = {13, 15, 143};

@@ -12,6 +12,7 @@
 #include "eigenformer/nn/rms_norm.hpp"
 #include "tests/models/decoding.hpp"
 #include "tests/reference/allocations.hpp"
+#include "tests/reference/error_text.hpp"
 
 namespace encoder_decoder_cache_test {
 
@@ -301,7 +302,8 @@ TYPED_TEST(EncoderDecoderCacheTest, CachesOfOtherDecodersAreRefused) {
   config.num_hidden_layers = 1;
   ef::Workspace workspace;
   for (auto cache : {ef::DecoderStack<T>(config).make_cache(2, 5), ef::DecoderCache<T>()}) {
-    EXPECT_THROW(stack.remember(memory, {}, cache, workspace), std::invalid_argument);
+    EXPECT_ERROR(stack.remember(memory, {}, cache, workspace), std::invalid_argument,
+                 "DecoderCache: the cache must be for 2 layers");
     EXPECT_FALSE(cache.has_memory());
   }
   config.cross_attention = false;

@@ -10,6 +10,7 @@
 #include "tests/nn/differential.hpp"
 #include "tests/reference/embeddings.hpp"
 #include "tests/reference/encoder_layer.hpp"
+#include "tests/reference/error_text.hpp"
 
 namespace encoder_test {
 
@@ -179,8 +180,8 @@ TEST(EncoderStack, WithoutLayersIsTheIdentityOrTheFinalNorm) {
   const ef::EncoderStack<double> normed(
       {.hidden_size = 5, .num_hidden_layers = 0, .final_norm = true});
   EXPECT_TRUE(reference::same_bits(normed(x), (*normed.final_norm)(x)));
-  EXPECT_THROW(ef::EncoderStack<double>({.hidden_size = 5, .num_hidden_layers = -1}),
-               std::invalid_argument);
+  EXPECT_ERROR(ef::EncoderStack<double>({.hidden_size = 5, .num_hidden_layers = -1}),
+               std::invalid_argument, "num_hidden_layers must be in [0, 1000000]; got -1");
 }
 
 TEST(EncoderStack, PostNormHasNoSecondNormAtItsEnd) {
@@ -255,8 +256,9 @@ TEST(TransformerEncoder, BadMaskLeavesTheResultAlone) {
   const Ids ids({1, 2});
   Tensor<float, 3> y({1, 2, 4});
   ef::Workspace workspace;
-  EXPECT_THROW(encoder.forward(ids, {}, {.key_lengths = std::vector<int>{3}}, y, workspace),
-               std::invalid_argument);
+  EXPECT_ERROR(encoder.forward(ids, {}, {.key_lengths = std::vector<int>{3}}, y, workspace),
+               std::invalid_argument,
+               "TransformerEncoder: mask.key_lengths must be in [0, 2]; got 3");
   for (float value : y) EXPECT_EQ(value, 0);
 }
 

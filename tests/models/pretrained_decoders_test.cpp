@@ -283,7 +283,7 @@ TEST(PretrainedTransformers, T5) {
 }
 
 // Version 5 of transformers says that every T5's head is tied, and whether logits are scaled.
-TEST(PretrainedTransformers, T5HeadsOfBothVersions) {
+TEST(PretrainedTransformers, HeadsOfBothVersions) {
   const auto load = [](const Copy& copy) {
     return ef::load_transformer<float, ef::RMSNorm, ef::GatedFeedForward>(copy.path());
   };

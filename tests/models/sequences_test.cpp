@@ -161,23 +161,30 @@ TYPED_TEST(Sequences, AreRefusedWhereTheyCanNotBeFollowed) {
   const auto x = reference::random_tensor<T, 3>({1, tokens, 24}, 1);
   const auto other = x;
   const std::vector<Index> wrong = {tokens, 1}, negative = {-1, tokens + 1}, rows = {3, 3};
-  EXPECT_THROW(attention(x, Mask{.sequence_lengths = wrong}), std::invalid_argument);
-  EXPECT_THROW(attention(x, Mask{.sequence_lengths = negative}), std::invalid_argument);
-  EXPECT_THROW(attention(x, other, Mask{.sequence_lengths = lengths}), std::invalid_argument);
-  EXPECT_THROW(attention.attention_weights(x, x, Mask{.sequence_lengths = lengths}),
-               std::invalid_argument);
-  EXPECT_THROW(attention(x, Mask{.query_offset = 1, .sequence_lengths = lengths}),
-               std::invalid_argument);
-  EXPECT_THROW(
+  EXPECT_ERROR(attention(x, Mask{.sequence_lengths = wrong}), std::invalid_argument,
+               "MultiHeadAttention: sequence_lengths are those of the sequences");
+  EXPECT_ERROR(attention(x, Mask{.sequence_lengths = negative}), std::invalid_argument,
+               "MultiHeadAttention: sequence_lengths must be in [0, 163]; got -1");
+  EXPECT_ERROR(attention(x, other, Mask{.sequence_lengths = lengths}), std::invalid_argument,
+               "MultiHeadAttention: mask.sequence_lengths is for self-attention");
+  EXPECT_ERROR(attention.attention_weights(x, x, Mask{.sequence_lengths = lengths}),
+               std::invalid_argument,
+               "MultiHeadAttention: mask.sequence_lengths is for self-attention");
+  EXPECT_ERROR(attention(x, Mask{.query_offset = 1, .sequence_lengths = lengths}),
+               std::invalid_argument,
+               "MultiHeadAttention: beside mask.sequence_lengths only causal,");
+  EXPECT_ERROR(
       attention(x, Mask{.key_lengths = std::vector<Index>{3}, .sequence_lengths = lengths}),
-      std::invalid_argument);
+      std::invalid_argument, "MultiHeadAttention: beside mask.sequence_lengths only causal,");
   const ef::Tensor<T, 3> batch({2, 3, 24});
-  EXPECT_THROW(attention(batch, Mask{.sequence_lengths = rows}), std::invalid_argument);
+  EXPECT_ERROR(attention(batch, Mask{.sequence_lengths = rows}), std::invalid_argument,
+               "MultiHeadAttention: sequence_lengths are those of the sequences");
   auto cache = attention.make_cache(1, tokens);
   ef::Tensor<T, 3> y(x.shape());
   ef::Workspace workspace;
-  EXPECT_THROW(attention.forward(x, cache, Mask{.sequence_lengths = lengths}, y, workspace),
-               std::invalid_argument);
+  EXPECT_ERROR(attention.forward(x, cache, Mask{.sequence_lengths = lengths}, y, workspace),
+               std::invalid_argument,
+               "MultiHeadAttention: mask.sequence_lengths is for self-attention");
   EXPECT_EQ(cache.length(0), 0);
 }
 
@@ -226,9 +233,11 @@ TYPED_TEST(Sequences, OfTheInputsMustBeThoseOfTheMask) {
   const ef::Tensor<std::int32_t, 2> ids({1, 5});
   const std::vector<int> own = {2, 3}, others = {3, 2};
   EXPECT_NO_THROW(encoder(ids, {.sequence_lengths = own}, {.sequence_lengths = own}));
-  EXPECT_THROW(encoder(ids, {.sequence_lengths = own}, {}), std::invalid_argument);
-  EXPECT_THROW(encoder(ids, {.sequence_lengths = own}, {.sequence_lengths = others}),
-               std::invalid_argument);
+  EXPECT_ERROR(encoder(ids, {.sequence_lengths = own}, {}), std::invalid_argument,
+               "EmbeddingInputs: sequence_lengths of a model belong into its");
+  EXPECT_ERROR(encoder(ids, {.sequence_lengths = own}, {.sequence_lengths = others}),
+               std::invalid_argument,
+               "EmbeddingInputs: sequence_lengths of a model belong into its");
 }
 
 }  // namespace sequences_test

@@ -10,6 +10,7 @@
 #include "tests/nn/differential.hpp"
 #include "tests/reference/decoder_layer.hpp"
 #include "tests/reference/embeddings.hpp"
+#include "tests/reference/error_text.hpp"
 
 namespace whole_decoders_test {
 
@@ -187,7 +188,9 @@ TYPED_TEST(WholeDecodersTest, BiasesByOffsetBesideTheStacksOwn) {
   Tensor<T, 3> y(x.shape());
   std::fill(y.begin(), y.end(), T(-777));
   const auto refused = [&](const char* name, const auto& call) {
-    EXPECT_THROW(call(), std::invalid_argument) << name;
+    EXPECT_ERROR(call(), std::invalid_argument,
+                 "mask.offset_bias is given, but relative_bias has its place")
+        << name;
     for (const T value : y) ASSERT_EQ(value, T(-777)) << name;
     EXPECT_EQ(workspace.arena().used(), 0u);
   };

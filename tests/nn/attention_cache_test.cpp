@@ -9,6 +9,7 @@
 #include "eigenformer/nn/multi_head_attention.hpp"
 #include "tests/nn/pieces.hpp"
 #include "tests/reference/allocations.hpp"
+#include "tests/reference/error_text.hpp"
 
 namespace attention_cache_test {
 
@@ -271,7 +272,7 @@ TYPED_TEST(AttentionCacheTest, BadTokensAreForgottenByTruncation) {
   }
 }
 
-// K03: the key of token t is turned by position t, values by none.
+// The key of token t is turned by position t, values by none.
 TYPED_TEST(AttentionCacheTest, KeysStandAtTheirPositions) {
   using T = TypeParam;
   const auto module = make<T>({.kind = ef::AttentionPosition::rotary}, 3);
@@ -424,7 +425,8 @@ TYPED_TEST(AttentionCacheTest, WrongCallsChangeNothing) {
   Tensor<T, 3> y(x.shape());
   for (auto wrong : {ef::KeyValueCache<T>({2, 9, 2, head_size}),
                      ef::KeyValueCache<T>({2, 9, 3, head_size + 1}), ef::KeyValueCache<T>()}) {
-    EXPECT_THROW(module.forward(x, wrong, {.causal = true}, y, workspace), std::invalid_argument);
+    EXPECT_ERROR(module.forward(x, wrong, {.causal = true}, y, workspace), std::invalid_argument,
+                 "MultiHeadAttention: cache (batch, key/value heads, head size):");
   }
 
   const Tensor<T, 3> rest = run(module, x, pieces::equal_pieces(2, 4, 9, 2), cache, workspace);

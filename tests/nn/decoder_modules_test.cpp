@@ -10,6 +10,7 @@
 #include "tests/nn/differential.hpp"
 #include "tests/nn/pieces.hpp"
 #include "tests/reference/decoder_layer.hpp"
+#include "tests/reference/error_text.hpp"
 
 namespace decoder_modules_test {
 
@@ -205,14 +206,19 @@ TYPED_TEST(DecoderModulesTest, WrongCallsLeaveALayersCacheAsItWas) {
   const Tensor<bool, 2> keep({2, 4});
   const Tensor<T, 3> longer({2, 8, 5}), wider({2, 7, 6});
   const std::vector<int> beyond = {7, 8};
-  EXPECT_THROW(layer.forward(x, cache, {.key_allowed = keep}, {}, y, workspace),
-               std::invalid_argument);
-  EXPECT_THROW(layer.forward(x, cache, {}, {.key_allowed = keep}, y, workspace),
-               std::invalid_argument);
-  EXPECT_THROW(layer.forward(x, cache, {}, {}, narrow, workspace), std::invalid_argument);
-  EXPECT_THROW(layer.remember(longer, {}, cache, workspace), std::invalid_argument);
-  EXPECT_THROW(layer.remember(wider, {}, cache, workspace), std::invalid_argument);
-  EXPECT_THROW(layer.remember(memory, beyond, cache, workspace), std::invalid_argument);
+  EXPECT_ERROR(layer.forward(x, cache, {.key_allowed = keep}, {}, y, workspace),
+               std::invalid_argument, "DecoderLayer: mask.key_allowed must be (2, 3); got (2, 4)");
+  EXPECT_ERROR(layer.forward(x, cache, {}, {.key_allowed = keep}, y, workspace),
+               std::invalid_argument,
+               "DecoderLayer: memory: mask.key_allowed must be (2, 7); got (2,");
+  EXPECT_ERROR(layer.forward(x, cache, {}, {}, narrow, workspace), std::invalid_argument,
+               "DecoderLayer: y: shape must be (2, 3, 13); got (2, 2, 13)");
+  EXPECT_ERROR(layer.remember(longer, {}, cache, workspace), std::invalid_argument,
+               "KeyValueCache: batch row 0 holds at most 7 tokens; 8 don't fit");
+  EXPECT_ERROR(layer.remember(wider, {}, cache, workspace), std::invalid_argument,
+               "MultiHeadAttention: memory of the keys: shape must be (2, 7,");
+  EXPECT_ERROR(layer.remember(memory, beyond, cache, workspace), std::invalid_argument,
+               "KeyValueCache: token counts must be in [0, 7]; got 8 for batch");
   EXPECT_EQ(cache.self.longest(), 0);
   EXPECT_EQ(cache.memory.length(0), 7);
   layer.forward(x, cache, {}, {}, y, workspace);
@@ -227,8 +233,10 @@ TEST(DecoderLayer, RefusesAMemoryItDoesNotAttendToAndTheReverse) {
   const ef::DecoderLayer<float> with(config);
   EXPECT_NO_THROW(without(x));
   EXPECT_NO_THROW(with(x, x));
-  EXPECT_THROW(without(x, x), std::invalid_argument);
-  EXPECT_THROW(with(x), std::invalid_argument);
+  EXPECT_ERROR(without(x, x), std::invalid_argument,
+               "DecoderLayer: a memory is given, but cross_attention is false");
+  EXPECT_ERROR(with(x), std::invalid_argument,
+               "DecoderLayer: cross_attention is true, but no memory is given");
 }
 
 // A memory has positions of its own, if any: neither offsets nor windows lead from a target to it.

@@ -9,6 +9,7 @@
 #include "tests/nn/differential.hpp"
 #include "tests/reference/activation.hpp"
 #include "tests/reference/embeddings.hpp"
+#include "tests/reference/error_text.hpp"
 
 namespace embedding_modules_test {
 
@@ -138,8 +139,8 @@ TEST(Embedding, InitLeavesThePaddingRowAtZeroAndLookingItUpGivesWhatItHolds) {
   ids(0, 0) = 1;
   EXPECT_EQ(module(ids)(0, 0, 0), 5);
   for (Index bad : {-1, 3}) {
-    EXPECT_THROW(ef::Embedding<float>({.num_embeddings = 3, .embedding_dim = 2, .padding_id = bad}),
-                 std::invalid_argument);
+    EXPECT_ERROR(ef::Embedding<float>({.num_embeddings = 3, .embedding_dim = 2, .padding_id = bad}),
+                 std::invalid_argument, "Embedding: padding_id must be in [0, 3)");
   }
 }
 
@@ -157,9 +158,9 @@ TYPED_TEST(EmbeddingModulesTest, Patches) {
 TEST(PatchEmbedding, RefusesSizesThatMakeNoSense) {
   for (const auto& [image, patch] :
        {std::pair<ef::ImageSize, ef::ImageSize>{4, 5}, {4, 0}, {{4, 8}, {2, -2}}, {{8, 4}, 5}}) {
-    EXPECT_THROW(
+    EXPECT_ERROR(
         ef::PatchEmbedding<float>({.image_size = image, .patch_size = patch, .hidden_size = 3}),
-        std::invalid_argument)
+        std::invalid_argument, "PatchEmbedding: patch_size must be > 0 and at most image_size")
         << to_string(image) << " " << to_string(patch);
   }
 }
@@ -185,7 +186,8 @@ TYPED_TEST(EmbeddingModulesTest, PoolerAndLanguageModelHead) {
       head.norm);
   EXPECT_TRUE(agrees(logits, reference::linear(hidden, widen(table), widen(head.bias))));
   const Tensor<T, 2> wrong({13, 7});
-  EXPECT_THROW(head.forward(x, wrong, logits, workspace), std::invalid_argument);
+  EXPECT_ERROR(head.forward(x, wrong, logits, workspace), std::invalid_argument,
+               "MaskedLanguageModelHead: table: shape must be (7, 13); got (13,");
 }
 
 }  // namespace embedding_modules_test

@@ -9,6 +9,7 @@
 #include "eigenformer/nn/linear.hpp"
 #include "eigenformer/nn/rms_norm.hpp"
 #include "tests/nn/differential.hpp"
+#include "tests/reference/error_text.hpp"
 #include "tests/reference/feed_forward.hpp"
 #include "tests/reference/matrix_product.hpp"
 #include "tests/reference/normalization.hpp"
@@ -113,14 +114,19 @@ TEST(GatedFeedForward, ActivatesTheGate) {
 }
 
 TEST(Constructors, RefuseWhatMakesNoSense) {
-  EXPECT_THROW(ef::Linear<float>({.in_features = -1, .out_features = 2}), std::invalid_argument);
-  EXPECT_THROW(ef::LayerNorm<float>({.hidden_size = 4, .eps = -1e-5}), std::invalid_argument);
-  EXPECT_THROW(ef::RMSNorm<float>({.hidden_size = -4}), std::invalid_argument);
-  EXPECT_THROW(ef::FeedForward<float>({.hidden_size = 4, .intermediate_size = -1}),
-               std::invalid_argument);
-  EXPECT_THROW(ef::FeedForward<float>(
+  EXPECT_ERROR(ef::Linear<float>({.in_features = -1, .out_features = 2}), std::invalid_argument,
+               "Linear: in_features and out_features must be >= 0; got -1 and 2");
+  EXPECT_ERROR(ef::LayerNorm<float>({.hidden_size = 4, .eps = -1e-5}), std::invalid_argument,
+               "LayerNorm: eps must be finite and >= 0; got -1e-05");
+  EXPECT_ERROR(ef::RMSNorm<float>({.hidden_size = -4}), std::invalid_argument,
+               "RMSNorm: hidden_size must be >= 0; got -4");
+  EXPECT_ERROR(ef::FeedForward<float>({.hidden_size = 4, .intermediate_size = -1}),
+               std::invalid_argument,
+               "FeedForward: hidden_size and intermediate_size must be > 0; got");
+  EXPECT_ERROR(ef::FeedForward<float>(
                    {.hidden_size = 4, .intermediate_size = 4, .hidden_dropout_prob = 1.5}),
-               std::invalid_argument);
+               std::invalid_argument,
+               "FeedForward: hidden_dropout_prob must be in [0, 1]; got 1.5");
   EXPECT_NO_THROW(ef::Linear<float>({.in_features = 0, .out_features = 2}));
 }
 

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "eigenformer/eigenformer.hpp"
+#include "tests/reference/error_text.hpp"
 #include "tests/reference/numbers.hpp"
 
 namespace packed_test {
@@ -335,7 +336,8 @@ TEST(PackedInt8, RowsWithInfinityOrNanAreNotQuantized) {
 TEST(PackedInt8, RowsTooLongForSumsOf32BitsAreRefused) {
   constexpr Index longest = 133144;  // 127 * 127 * longest fits into 31 bits
   const ef::PackedMatrix<ef::int8> fits({1, longest});
-  EXPECT_THROW(ef::PackedMatrix<ef::int8>({1, longest + 1}), std::invalid_argument);
+  EXPECT_ERROR(ef::PackedMatrix<ef::int8>({1, longest + 1}), std::invalid_argument,
+               "PackedMatrix: sums of int8 products hold rows of at most");
   ef::Linear<float> linear({.in_features = longest, .out_features = 1, .bias = false});
   std::fill(linear.weight.begin(), linear.weight.end(), 1.0f);
   ef::Tensor<float, 2> x({1, longest});

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 
 // Zhang, Lipton, Li, Smola, "Dive into Deep Learning", section "The transformer architecture": the
-// decoder, rows B10, B11 and B12's sizes. The book's decoder has three traps, which are shown to be
+// decoder. The book's decoder has three traps, which are shown to be
 // impossible here: outside of training it isn't causal, every token that it predicts stands at
 // position 0, and what it calls a cache are the inputs of its blocks.
 
+#include "tests/reference/error_text.hpp"
 #include "tests/spec/values.hpp"
 
 namespace eigenformer {
@@ -74,7 +75,7 @@ bool same(const Tensor<double, 3>& x, Index t, const Tensor<double, 3>& y, Index
   return equal;
 }
 
-TEST(DiveIntoDeepLearningDecoder, B10DecoderBlock) {
+TEST(DiveIntoDeepLearningDecoder, DecoderBlock) {
   DecoderLayer<float> block(block_config());
   EXPECT_EQ(count_parameters(block), 7128);
   Index norms = 0;
@@ -92,9 +93,9 @@ TEST(DiveIntoDeepLearningDecoder, B10DecoderBlock) {
       << "dropout has no part in inference";
 }
 
-// B10: X2 = attention1(X, X, X, lengths 1 ... T), Y = norm1(X + X2), Y2 = attention2(Y, enc, enc,
+// X2 = attention1(X, X, X, lengths 1 ... T), Y = norm1(X + X2), Y2 = attention2(Y, enc, enc,
 // lengths of enc), Z = norm2(Y + Y2), norm3(Z + ffn(Z)).
-TEST(DiveIntoDeepLearningDecoder, B10ThreeNormsStepByStep) {
+TEST(DiveIntoDeepLearningDecoder, ThreeNormsStepByStep) {
   DecoderLayer<double> block(block_config(21, 3, 29));
   randomize(block, 2);
   const Index tokens = 7, keys = 5;
@@ -125,8 +126,8 @@ TEST(DiveIntoDeepLearningDecoder, B10ThreeNormsStepByStep) {
       }
 }
 
-// B10: the encoder's width must be the decoder's, unless the block was made for another one.
-TEST(DiveIntoDeepLearningDecoder, B10WidthsThatDontMatchAreRefused) {
+// The encoder's width must be the decoder's, unless the block was made for another one.
+TEST(DiveIntoDeepLearningDecoder, WidthsThatDontMatchAreRefused) {
   const DecoderLayer<float> block(block_config());
   const auto refused = [&](const Tensor<float, 3>& x, const Tensor<float, 3>& encoded,
                            const std::string& wanted, const std::string& got) {
@@ -143,7 +144,8 @@ TEST(DiveIntoDeepLearningDecoder, B10WidthsThatDontMatchAreRefused) {
   refused(x, Tensor<float, 3>({2, 7, 23}), "(2, 7, 24)", "(2, 7, 23)");
   refused(x, Tensor<float, 3>({3, 7, 24}), "(2, 7, 24)", "(3, 7, 24)");
   refused(Tensor<float, 3>({2, 5, 25}), x, "(2, 5, 24)", "(2, 5, 25)");
-  EXPECT_THROW(block(x), std::invalid_argument) << "no encoder's result at all";
+  EXPECT_ERROR(block(x), std::invalid_argument, "cross_attention is true, but no memory is given")
+      << "no encoder's result at all";
 
   TransformerConfig of_other_width = block_config();
   of_other_width.key_value_size = 23;
@@ -151,8 +153,8 @@ TEST(DiveIntoDeepLearningDecoder, B10WidthsThatDontMatchAreRefused) {
             x.shape());
 }
 
-// B11: token vectors times sqrt(C), plus sinusoids, through the blocks, and a dense layer.
-TEST(DiveIntoDeepLearningDecoder, B11Decoder) {
+// Token vectors times sqrt(C), plus sinusoids, through the blocks, and a dense layer.
+TEST(DiveIntoDeepLearningDecoder, Decoder) {
   TransformerDecoder<double> decoder(decoder_config());
   EXPECT_EQ(count_parameters(decoder), 200 * 24 + 2 * 7128 + 24 * 200 + 200);
   randomize(decoder, 5);
@@ -179,9 +181,9 @@ TEST(DiveIntoDeepLearningDecoder, B11Decoder) {
   EXPECT_LT(largest_difference(logits, dense(x)), 1e-11);
 }
 
-// B11, predict_step: the first token, then num_steps times the most probable next one, each fed
+// Predict_step: the first token, then num_steps times the most probable next one, each fed
 // alone. The result is what the whole prefix gives, bit for bit, each time.
-TEST(DiveIntoDeepLearningDecoder, B11PredictStep) {
+TEST(DiveIntoDeepLearningDecoder, PredictStep) {
   TransformerDecoder<double> decoder(decoder_config(31));
   randomize(decoder, 7);
   const auto encoded = random<double>(Shape<3>{2, 9, 24}, 8);
@@ -214,9 +216,9 @@ TEST(DiveIntoDeepLearningDecoder, B11PredictStep) {
   EXPECT_GT(kinds, 0) << "the model says more than one word";
 }
 
-// B12: the sizes of the trained model, 256 wide, 64 in the feed-forward, 4 heads, 2 blocks; its
+// The sizes of the trained model, 256 wide, 64 in the feed-forward, 4 heads, 2 blocks; its
 // attention weights are (blocks, heads, steps, steps).
-TEST(DiveIntoDeepLearningDecoder, B12DecoderBlockOfTheTrainedModelHas558912Parameters) {
+TEST(DiveIntoDeepLearningDecoder, DecoderBlockOfTheTrainedModelHas558912Parameters) {
   EXPECT_EQ(count_parameters(DecoderLayer<ShapeOnly>(block_config(256, 4, 64))), 558912);
   DecoderLayer<float> block(block_config(256, 4, 64));
   init(block, Key{9});
@@ -230,7 +232,7 @@ TEST(DiveIntoDeepLearningDecoder, B12DecoderBlockOfTheTrainedModelHas558912Param
 
 // The book's decoder leaves out the causal mask outside of training, which is right only for one
 // token at a time. Here many tokens at once, in any mode, give the bits of one at a time.
-TEST(DiveIntoDeepLearningDecoder, B10FirstTrapManyTokensAtOnceDontSeeTheFuture) {
+TEST(DiveIntoDeepLearningDecoder, FirstTrapManyTokensAtOnceDontSeeTheFuture) {
   TransformerDecoder<double> decoder(decoder_config(31));
   randomize(decoder, 11);
   const Index tokens = 6;
@@ -271,7 +273,7 @@ TEST(DiveIntoDeepLearningDecoder, B10FirstTrapManyTokensAtOnceDontSeeTheFuture) 
 
 // Each token that the book's decoder predicts gets position 0, since it is fed alone. Here the
 // cache counts: fed alone, token t gets sinusoid t.
-TEST(DiveIntoDeepLearningDecoder, B11SecondTrapTokensFedAloneStandAtTheirPositions) {
+TEST(DiveIntoDeepLearningDecoder, SecondTrapTokensFedAloneStandAtTheirPositions) {
   TransformerConfig config = decoder_config(31);
   config.num_hidden_layers = 0;  // what the blocks would get
   config.cross_attention = false;
@@ -296,7 +298,7 @@ TEST(DiveIntoDeepLearningDecoder, B11SecondTrapTokensFedAloneStandAtTheirPositio
 // The book's "cache" are the inputs of the blocks, to which the key and value maps are applied
 // again at every step. Here key and value of token t are kept as they are: W_k x_t, turned by
 // position t if positions are rotary, and W_v x_t.
-TEST(DiveIntoDeepLearningDecoder, B10ThirdTrapTheCacheHoldsKeysAndValues) {
+TEST(DiveIntoDeepLearningDecoder, ThirdTrapTheCacheHoldsKeysAndValues) {
   for (bool rotary : {false, true}) {
     TransformerConfig config = block_config(21, 3, 29);
     config.head_size = 4;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 // Zhang, Lipton, Li, Smola, "Dive into Deep Learning", chapter "Attention mechanisms and
-// transformers": rows B1 to B9, B12's sizes, B13 to B17. The book's attention has no biases, its
+// transformers". The book's attention has no biases, its
 // encoder is post-norm with ReLU, its vision transformer pre-norm with GELU.
 
 #include "tests/spec/values.hpp"
@@ -41,7 +41,7 @@ MultiHeadAttentionConfig attention_config(Index hidden, Index heads) {
           .output_bias = false};
 }
 
-TEST(DiveIntoDeepLearning, B1MaskedSoftmaxWithALengthForEachRowOfTheBatch) {
+TEST(DiveIntoDeepLearning, MaskedSoftmaxWithALengthForEachRowOfTheBatch) {
   const auto x =
       values::tensor<double>(Shape<3>{2, 2, 4}, {1, 2, 3, 4, 1, 1, 1, 1, 0, 0, 0, 0, 1, 2, 3, 4});
   const std::vector<double> expected{.26894142, .73105858, 0,         0,       .5,      .5,
@@ -53,7 +53,7 @@ TEST(DiveIntoDeepLearning, B1MaskedSoftmaxWithALengthForEachRowOfTheBatch) {
   EXPECT_EQ(x, copy) << "the scores are an input";
 }
 
-TEST(DiveIntoDeepLearning, B1MaskedSoftmaxWithALengthForEachQuery) {
+TEST(DiveIntoDeepLearning, MaskedSoftmaxWithALengthForEachQuery) {
   const auto x =
       values::tensor<double>(Shape<3>{2, 2, 4}, {1, 2, 3, 4, 1, 1, 1, 1, 0, 0, 0, 0, 1, 2, 3, 4});
   const Tensor<std::int32_t, 2> lengths =
@@ -66,14 +66,14 @@ TEST(DiveIntoDeepLearning, B1MaskedSoftmaxWithALengthForEachQuery) {
 
 // The book fills with -1e6, which makes length 0 uniform over the padding; without a fill value no
 // key takes part.
-TEST(DiveIntoDeepLearning, B1LengthZeroIsUniformOnlyWithTheBooksFillValue) {
+TEST(DiveIntoDeepLearning, LengthZeroIsUniformOnlyWithTheBooksFillValue) {
   const auto x = values::tensor<float>(Shape<3>{1, 1, 3}, {1, 2, 3});
   expect_values(masked_softmax(x, std::vector<int>{0}, -1e6f), {1.0 / 3, 1.0 / 3, 1.0 / 3}, 1e-7);
   EXPECT_EQ(masked_softmax(x, std::vector<int>{0}), (Tensor<float, 3>({1, 1, 3})));
 }
 
-// B2: equal keys make the weights exactly uniform over the lengths 2 and 6.
-TEST(DiveIntoDeepLearning, B2DotProductAttention) {
+// Equal keys make the weights exactly uniform over the lengths 2 and 6.
+TEST(DiveIntoDeepLearning, DotProductAttention) {
   const auto q = random<double>(Shape<4>{2, 1, 1, 2}, 1);
   const auto v = random<double>(Shape<4>{2, 1, 10, 4}, 2);
   Tensor<double, 4> weights;
@@ -97,8 +97,8 @@ TEST(DiveIntoDeepLearning, B2DotProductAttention) {
   for (Index j = 6; j < 10; ++j) EXPECT_EQ(weights(1, 0, 0, j), 0.0);
 }
 
-// B3: score . tanh(query(q) + key(k)), no biases.
-TEST(DiveIntoDeepLearning, B3AdditiveAttention) {
+// Score . tanh(query(q) + key(k)), no biases.
+TEST(DiveIntoDeepLearning, AdditiveAttention) {
   AdditiveAttention<double> attention({.query_size = 20, .key_size = 2, .hidden_size = 8});
   EXPECT_EQ(count_parameters(attention), 20 * 8 + 2 * 8 + 8);
   randomize(attention, 4);
@@ -126,7 +126,7 @@ TEST(DiveIntoDeepLearning, B3AdditiveAttention) {
   }
 }
 
-TEST(DiveIntoDeepLearning, B4MultiHeadAttention) {
+TEST(DiveIntoDeepLearning, MultiHeadAttention) {
   MultiHeadAttention<double> attention(attention_config(100, 5));
   EXPECT_EQ(count_parameters(attention), 40000);
   randomize(attention, 8, 0.1);
@@ -154,7 +154,7 @@ TEST(DiveIntoDeepLearning, B4MultiHeadAttention) {
   EXPECT_LT(largest_difference(cross, attention.output(concatenated)), 1e-13);
 }
 
-TEST(DiveIntoDeepLearning, B5PositionalEncodingNumbers) {
+TEST(DiveIntoDeepLearning, PositionalEncodingNumbers) {
   const auto p = sinusoidal_positions<double>(60, 32);
   const double position_1[] = {.1768921862, .9842302345, .0998334166, .9950041653};
   const double position_59[] = {-.8757902465, -.4826918728, -.3738766648, .9274784307};
@@ -164,7 +164,7 @@ TEST(DiveIntoDeepLearning, B5PositionalEncodingNumbers) {
   }
 }
 
-TEST(DiveIntoDeepLearning, B5MovingOnByADistanceIsARotation) {
+TEST(DiveIntoDeepLearning, MovingOnByADistanceIsARotation) {
   const Index width = 32, distance = 7;
   const auto p = sinusoidal_positions<double>(40, width);
   for (Index j = 0; j < width / 2; ++j) {
@@ -179,8 +179,8 @@ TEST(DiveIntoDeepLearning, B5MovingOnByADistanceIsARotation) {
   }
 }
 
-// B6: 4 features to 4 hidden to 8, ReLU between, biases: rows of equal input have equal results.
-TEST(DiveIntoDeepLearning, B6PositionWiseFeedForwardNetwork) {
+// 4 features to 4 hidden to 8, ReLU between, biases: rows of equal input have equal results.
+TEST(DiveIntoDeepLearning, PositionWiseFeedForwardNetwork) {
   Linear<float> dense_1({.in_features = 4, .out_features = 4}),
       dense_2({.in_features = 4, .out_features = 8});
   EXPECT_EQ(count_parameters(dense_1) + count_parameters(dense_2), 60);
@@ -201,7 +201,7 @@ TEST(DiveIntoDeepLearning, B6PositionWiseFeedForwardNetwork) {
   EXPECT_LT(largest_difference(module(x), module.linear_2(hidden)), 1e-15);
 }
 
-TEST(DiveIntoDeepLearning, B7AddNorm) {
+TEST(DiveIntoDeepLearning, AddNorm) {
   const LayerNorm<float> norm({.hidden_size = 4});
   const auto ones = filled<float>(Shape<3>{2, 3, 4}, 1);
   EXPECT_EQ(norm(sum(ones, ones)), (Tensor<float, 3>({2, 3, 4})))
@@ -219,7 +219,7 @@ TEST(DiveIntoDeepLearning, B7AddNorm) {
   expect_values(result, {-.99998, -.99998, .99998, .99998}, 1e-6);
 }
 
-TEST(DiveIntoDeepLearning, B8EncoderBlockIsPostNorm) {
+TEST(DiveIntoDeepLearning, EncoderBlockIsPostNorm) {
   EncoderLayer<float> block(block_config(NormPlacement::post));
   EXPECT_EQ(count_parameters(block), 4776);
   init(block, Key{15});
@@ -237,9 +237,9 @@ TEST(DiveIntoDeepLearning, B8EncoderBlockIsPostNorm) {
   EXPECT_LT(largest_difference(exact(x, {.key_lengths = lengths}), expected), 1e-14);
 }
 
-// B9: token vectors times sqrt(C), plus sinusoids, through the blocks; every block's weights can be
+// Token vectors times sqrt(C), plus sinusoids, through the blocks; every block's weights can be
 // had.
-TEST(DiveIntoDeepLearning, B9Encoder) {
+TEST(DiveIntoDeepLearning, Encoder) {
   const TransformerConfig config{.vocab_size = 200,
                                  .hidden_size = 24,
                                  .num_hidden_layers = 2,
@@ -293,23 +293,23 @@ TEST(DiveIntoDeepLearning, B9Encoder) {
   EXPECT_LT(largest_difference(y, x), 1e-12);
 }
 
-// B12: the sizes of the trained model.
-TEST(DiveIntoDeepLearning, B12EncoderBlockOfTheTrainedModelHas296256Parameters) {
+// The sizes of the trained model.
+TEST(DiveIntoDeepLearning, EncoderBlockOfTheTrainedModelHas296256Parameters) {
   EXPECT_EQ(
       count_parameters(EncoderLayer<ShapeOnly>(block_config(NormPlacement::post, 256, 4, 64))),
       296256);
 }
 
-TEST(DiveIntoDeepLearning, B13PatchEmbedding) {
+TEST(DiveIntoDeepLearning, PatchEmbedding) {
   PatchEmbedding<float> embedding(
       {.image_size = 96, .patch_size = 16, .num_channels = 3, .hidden_size = 512});
   EXPECT_EQ(count_parameters(embedding), 393728);
   EXPECT_EQ(embedding(Tensor<float, 4>({4, 3, 96, 96})).shape(), (Shape<3>{4, 36, 512}));
 }
 
-// B13: patches row by row, each flattened as (channel, row, column); extents and patches needn't be
+// Patches row by row, each flattened as (channel, row, column); extents and patches needn't be
 // square or divide: the rest is dropped.
-TEST(DiveIntoDeepLearning, B13PatchIsALinearMapOfItsPixels) {
+TEST(DiveIntoDeepLearning, PatchIsALinearMapOfItsPixels) {
   const Index height = 17, width = 23, channels = 2, hidden = 7;
   PatchEmbedding<double> embedding({.image_size = {height, width},
                                     .patch_size = {3, 5},
@@ -332,7 +332,7 @@ TEST(DiveIntoDeepLearning, B13PatchIsALinearMapOfItsPixels) {
       }
 }
 
-TEST(DiveIntoDeepLearning, B14VisionFeedForwardIsExactGELUAndDeterministicAtInference) {
+TEST(DiveIntoDeepLearning, VisionFeedForwardIsExactGELUAndDeterministicAtInference) {
   FeedForward<double> mlp({.hidden_size = 7,
                            .intermediate_size = 11,
                            .activation_dropout_prob = 0.5,
@@ -346,7 +346,7 @@ TEST(DiveIntoDeepLearning, B14VisionFeedForwardIsExactGELUAndDeterministicAtInfe
   EXPECT_EQ(y, mlp(x));
 }
 
-TEST(DiveIntoDeepLearning, B15VisionBlockIsPreNorm) {
+TEST(DiveIntoDeepLearning, VisionBlockIsPreNorm) {
   EncoderLayer<float> block(block_config(NormPlacement::pre));
   EXPECT_EQ(count_parameters(block), 4776);
   init(block, Key{23});
@@ -380,7 +380,7 @@ TransformerConfig vision_config() {
           .output_bias = false};
 }
 
-TEST(DiveIntoDeepLearning, B16VisionTransformer) {
+TEST(DiveIntoDeepLearning, VisionTransformer) {
   VisionTransformer<float> model(vision_config());
   EXPECT_EQ(count_parameters(model), 6457866);
   EXPECT_EQ(model.sequence_length(), 1 + 36);
@@ -391,8 +391,8 @@ TEST(DiveIntoDeepLearning, B16VisionTransformer) {
   EXPECT_TRUE(values::all_finite(logits));
 }
 
-// B16: class token first, positions on all tokens, blocks, norm, head on the class token.
-TEST(DiveIntoDeepLearning, B16VisionTransformerStepByStep) {
+// Class token first, positions on all tokens, blocks, norm, head on the class token.
+TEST(DiveIntoDeepLearning, VisionTransformerStepByStep) {
   TransformerConfig config = vision_config();
   config.image_size = {13, 11};
   config.patch_size = {3, 2};
@@ -419,8 +419,8 @@ TEST(DiveIntoDeepLearning, B16VisionTransformerStepByStep) {
   EXPECT_LT(largest_difference(model(images), model.head(first)), 1e-13);
 }
 
-// B17: turning a post-norm block into a pre-norm one moves the two norms and touches no parameter.
-TEST(DiveIntoDeepLearning, B17PostNormBlockToPreNorm) {
+// Turning a post-norm block into a pre-norm one moves the two norms and touches no parameter.
+TEST(DiveIntoDeepLearning, PostNormBlockToPreNorm) {
   EncoderLayer<double> post(block_config(NormPlacement::post, 21, 3, 29));
   randomize(post, 30);
   EncoderLayer<double> pre(post);
@@ -437,7 +437,7 @@ TEST(DiveIntoDeepLearning, B17PostNormBlockToPreNorm) {
   EXPECT_LT(largest_difference(pre(x), after), 1e-13);
 }
 
-TEST(DiveIntoDeepLearning, B17WithoutBranchesPreNormIsTheIdentityAndPostNormTwoNorms) {
+TEST(DiveIntoDeepLearning, WithoutBranchesPreNormIsTheIdentityAndPostNormTwoNorms) {
   EncoderLayer<double> post(block_config(NormPlacement::post, 21, 3, 29));
   randomize(post, 32);
   post.attention.output = zeros_like(post.attention.output);

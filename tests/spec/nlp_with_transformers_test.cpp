@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 // The encoder of Tunstall, von Werra, Wolf, "Natural Language Processing with Transformers",
-// chapter 3: rows A1 to A11. BERT-base's sizes: vocabulary 30522, hidden 768, intermediate
+// chapter 3. BERT-base's sizes: vocabulary 30522, hidden 768, intermediate
 // 3072, 12 heads, 12 layers, 512 positions.
 
 #include "tests/spec/values.hpp"
@@ -60,9 +60,9 @@ Tensor<T, 3> permuted(const Tensor<T, 3>& x, const std::vector<Index>& order) {
   return y;
 }
 
-// A1: scores over the root of the last extent, softmax, values; from ids to (1, 5, 5) weights and
+// Scores over the root of the last extent, softmax, values; from ids to (1, 5, 5) weights and
 // (1, 5, 768).
-TEST(NlpWithTransformers, A1AttentionOverFiveTokensOfBert) {
+TEST(NlpWithTransformers, AttentionOverFiveTokensOfBert) {
   Embedding<float> embedding({.num_embeddings = 30522, .embedding_dim = 768});
   for (std::int32_t id : text)
     for (Index c = 0; c < 768; ++c)
@@ -82,8 +82,8 @@ TEST(NlpWithTransformers, A1AttentionOverFiveTokensOfBert) {
   EXPECT_LT(largest_difference(y, expected.y), 1e-4);
 }
 
-// A1: where the mask is 0, the score becomes -infinity.
-TEST(NlpWithTransformers, A1MaskedScoresGetNoWeight) {
+// Where the mask is 0, the score becomes -infinity.
+TEST(NlpWithTransformers, MaskedScoresGetNoWeight) {
   const auto q = random<double>(Shape<4>{3, 1, 5, 7}, 1),
              k = random<double>(Shape<4>{3, 1, 5, 7}, 2),
              v = random<double>(Shape<4>{3, 1, 5, 11}, 3);
@@ -101,15 +101,15 @@ TEST(NlpWithTransformers, A1MaskedScoresGetNoWeight) {
     for (Index j = 0; j < 5; ++j) EXPECT_EQ(weights(2, 0, t, j) == 0, !mask(t, j));
 }
 
-// A2: one head is three biased maps from 768 to 64.
-TEST(NlpWithTransformers, A2HeadHas147648Parameters) {
+// One head is three biased maps from 768 to 64.
+TEST(NlpWithTransformers, HeadHas147648Parameters) {
   const Linear<ShapeOnly> map({.in_features = 768, .out_features = 64});
   EXPECT_EQ(3 * count_parameters(map), 147648);
 }
 
-// A3: heads side by side, concatenated in head order, then one biased map. The library keeps the
+// Heads side by side, concatenated in head order, then one biased map. The library keeps the
 // heads' maps stacked in one matrix.
-TEST(NlpWithTransformers, A3SeparateHeadsEqualOneStackedAttention) {
+TEST(NlpWithTransformers, SeparateHeadsEqualOneStackedAttention) {
   const Index hidden = 768, heads = 12, size = 64;
   const MultiHeadAttention<ShapeOnly> counted(
       {.hidden_size = hidden, .num_attention_heads = heads});
@@ -137,8 +137,8 @@ TEST(NlpWithTransformers, A3SeparateHeadsEqualOneStackedAttention) {
   EXPECT_LT(largest_difference(y, attention.output(concatenated)), 1e-5);
 }
 
-// A4: linear_1, exact GELU, linear_2; nothing else at inference.
-TEST(NlpWithTransformers, A4FeedForward) {
+// Linear_1, exact GELU, linear_2; nothing else at inference.
+TEST(NlpWithTransformers, FeedForward) {
   const FeedForward<ShapeOnly> counted({.hidden_size = 768, .intermediate_size = 3072});
   EXPECT_EQ(count_parameters(counted), 4722432);
 
@@ -156,8 +156,8 @@ TEST(NlpWithTransformers, A4FeedForward) {
   EXPECT_EQ(feed_forward(permuted(x, order)), permuted(y, order));
 }
 
-// A5: pre-norm, eps 1e-5 in both norms.
-TEST(NlpWithTransformers, A5EncoderLayerNormsTheInputOfEachBranch) {
+// Pre-norm, eps 1e-5 in both norms.
+TEST(NlpWithTransformers, EncoderLayerNormsTheInputOfEachBranch) {
   const EncoderLayer<ShapeOnly> counted(layer_config());
   EXPECT_EQ(count_parameters(counted), 7087872);
   EXPECT_EQ(counted.attention_norm.config.eps, 1e-5);
@@ -171,7 +171,7 @@ TEST(NlpWithTransformers, A5EncoderLayerNormsTheInputOfEachBranch) {
   EXPECT_LT(largest_difference(layer(x), expected), 1e-13);
 }
 
-TEST(NlpWithTransformers, A5LayerOfBertsSizeKeepsTheShape) {
+TEST(NlpWithTransformers, LayerOfBertsSizeKeepsTheShape) {
   EncoderLayer<float> layer(layer_config());
   init(layer, Key{11});
   const auto y = layer(random<float>(Shape<3>{1, 5, 768}, 12));
@@ -179,9 +179,9 @@ TEST(NlpWithTransformers, A5LayerOfBertsSizeKeepsTheShape) {
   EXPECT_TRUE(values::all_finite(y));
 }
 
-// A6: token table plus position table, then a norm with eps 1e-12; no token types, no factor
+// Token table plus position table, then a norm with eps 1e-12; no token types, no factor
 // sqrt(C).
-TEST(NlpWithTransformers, A6Embeddings) {
+TEST(NlpWithTransformers, Embeddings) {
   const Embeddings<ShapeOnly> counted({.vocab_size = 30522, .hidden_size = 768});
   EXPECT_EQ(count_parameters(counted), 23835648);
   EXPECT_EQ(counted.norm->config.eps, 1e-12);
@@ -200,7 +200,7 @@ TEST(NlpWithTransformers, A6Embeddings) {
   EXPECT_LT(largest_difference(embeddings(small_text), (*embeddings.norm)(both)), 1e-14);
 }
 
-TEST(NlpWithTransformers, A6MoreTokensThanPositionsIsAnError) {
+TEST(NlpWithTransformers, MoreTokensThanPositionsIsAnError) {
   Embeddings<float> embeddings({.vocab_size = 3, .hidden_size = 5});
   EXPECT_NO_THROW(embeddings(Tensor<std::int32_t, 2>({1, 512})));
   try {
@@ -211,8 +211,8 @@ TEST(NlpWithTransformers, A6MoreTokensThanPositionsIsAnError) {
   }
 }
 
-// A7: embeddings and layers, without a final norm, which is an option.
-TEST(NlpWithTransformers, A7Encoder) {
+// Embeddings and layers, without a final norm, which is an option.
+TEST(NlpWithTransformers, Encoder) {
   const TransformerEncoder<ShapeOnly> counted(encoder_config());
   EXPECT_EQ(count_parameters(counted), 108890112);
   EXPECT_FALSE(counted.final_norm.has_value());
@@ -232,7 +232,7 @@ TEST(NlpWithTransformers, A7Encoder) {
   EXPECT_EQ(normed(small_text), (*normed.final_norm)(y));
 }
 
-TEST(NlpWithTransformers, A7FiveIdsGiveFiveVectorsOf768) {
+TEST(NlpWithTransformers, FiveIdsGiveFiveVectorsOf768) {
   TransformerConfig config = encoder_config();
   config.num_hidden_layers = 1;
   config.vocab_size = 10030;  // one more than the largest id
@@ -241,9 +241,9 @@ TEST(NlpWithTransformers, A7FiveIdsGiveFiveVectorsOf768) {
   EXPECT_EQ(encoder(text).shape(), (Shape<3>{1, 5, 768}));
 }
 
-// A8: learned, fixed sinusoidal and relative positions all tell one order of tokens from another;
+// Learned, fixed sinusoidal and relative positions all tell one order of tokens from another;
 // without any, order is lost.
-TEST(NlpWithTransformers, A8ThreeFamiliesOfPositions) {
+TEST(NlpWithTransformers, ThreeFamiliesOfPositions) {
   const std::vector<Index> order{3, 0, 4, 1, 2};
   Tensor<std::int32_t, 2> reordered(small_text.shape());
   for (Index b = 0; b < 2; ++b)
@@ -267,8 +267,8 @@ TEST(NlpWithTransformers, A8ThreeFamiliesOfPositions) {
   EXPECT_GT(order_matters(PositionEmbedding::none, {.bias = relative}), 1e-2);
 }
 
-// A9: the head reads token 0 alone.
-TEST(NlpWithTransformers, A9SequenceClassification) {
+// The head reads token 0 alone.
+TEST(NlpWithTransformers, SequenceClassification) {
   TransformerConfig whole = encoder_config(), small = small_encoder_config();
   whole.num_labels = small.num_labels = 3;
   whole.pooler = small.pooler = false;
@@ -286,9 +286,9 @@ TEST(NlpWithTransformers, A9SequenceClassification) {
   EXPECT_LT(largest_difference(logits, model.classifier(first)), 1e-14);
 }
 
-// A10: the decoder's mask is tril(ones(T, T)) with a leading batch axis: row i has i + 1 ones, and
+// The decoder's mask is tril(ones(T, T)) with a leading batch axis: row i has i + 1 ones, and
 // -infinity goes where it is 0. The decoder layer has it without being told.
-TEST(NlpWithTransformers, A10MaskOfTheDecoder) {
+TEST(NlpWithTransformers, MaskOfTheDecoder) {
   const Index tokens = 5;
   Tensor<bool, 3> tril({1, tokens, tokens});
   Tensor<double, 3> filled({1, tokens, tokens});
@@ -310,9 +310,9 @@ TEST(NlpWithTransformers, A10MaskOfTheDecoder) {
     EXPECT_EQ((weights.matrix().row(row).array() > 0).count(), row % tokens + 1) << "i + 1 ones";
 }
 
-// A10: two attentions: masked self-attention, then attention of the decoder's queries to keys and
+// Two attentions: masked self-attention, then attention of the decoder's queries to keys and
 // values from the encoder, whose length may differ.
-TEST(NlpWithTransformers, A10DecoderLayerHasTwoAttentions) {
+TEST(NlpWithTransformers, DecoderLayerHasTwoAttentions) {
   DecoderLayer<double> layer({.hidden_size = 21,
                               .num_attention_heads = 3,
                               .intermediate_size = 37,
@@ -343,9 +343,9 @@ TEST(NlpWithTransformers, A10DecoderLayerHasTwoAttentions) {
   }
 }
 
-// A11: a layer without positions is permutation equivariant (not invariant), in either placement of
+// A layer without positions is permutation equivariant (not invariant), in either placement of
 // the norms.
-TEST(NlpWithTransformers, A11LayerWithoutPositionsIsPermutationEquivariant) {
+TEST(NlpWithTransformers, LayerWithoutPositionsIsPermutationEquivariant) {
   const std::vector<Index> order{4, 2, 0, 1, 6, 5, 3};
   for (NormPlacement placement : {NormPlacement::pre, NormPlacement::post}) {
     TransformerConfig config = layer_config(21, 3, 37);
@@ -359,7 +359,7 @@ TEST(NlpWithTransformers, A11LayerWithoutPositionsIsPermutationEquivariant) {
   }
 }
 
-TEST(NlpWithTransformers, A11AddingPositionsBreaksEquivariance) {
+TEST(NlpWithTransformers, AddingPositionsBreaksEquivariance) {
   const std::vector<Index> order{4, 2, 0, 1, 6, 5, 3};
   EncoderLayer<float> layer(layer_config(21, 3, 37));
   randomize(layer, 21);
@@ -369,8 +369,8 @@ TEST(NlpWithTransformers, A11AddingPositionsBreaksEquivariance) {
   EXPECT_GT(largest_difference(z, permuted(y, order)), 1e-2);
 }
 
-// A11: layer normalisation gives zero mean and unit variance over the features.
-TEST(NlpWithTransformers, A11NormalisedFeaturesHaveMean0AndVariance1) {
+// Layer normalisation gives zero mean and unit variance over the features.
+TEST(NlpWithTransformers, NormalisedFeaturesHaveMean0AndVariance1) {
   const LayerNorm<double> norm({.hidden_size = 23});
   const auto y = norm(random<double>(Shape<3>{2, 3, 23}, 23, 5.0));
   for (Index row = 0; row < 6; ++row) {
@@ -379,9 +379,9 @@ TEST(NlpWithTransformers, A11NormalisedFeaturesHaveMean0AndVariance1) {
   }
 }
 
-// A11: post-norm ends in the norm, so every row of its result is normalised; pre-norm lets the
+// Post-norm ends in the norm, so every row of its result is normalised; pre-norm lets the
 // residual grow.
-TEST(NlpWithTransformers, A11PostNormBoundsTheResidualPreNormDoesNot) {
+TEST(NlpWithTransformers, PostNormBoundsTheResidualPreNormDoesNot) {
   TransformerConfig config = layer_config(21, 3, 37);
   const auto x = random<double>(Shape<3>{2, 5, 21}, 24, 100.0);
   for (NormPlacement placement : {NormPlacement::pre, NormPlacement::post}) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Two papers: Shazeer, "GLU variants improve transformer" (row G2), and Zhang and Sennrich, "Root
-// mean square layer normalization" (row G3).
+// Two papers: Shazeer, "GLU variants improve transformer", and Zhang and Sennrich, "Root
+// mean square layer normalization".
 
 #include "tests/spec/values.hpp"
 
@@ -18,9 +18,9 @@ const Tensor<double, 2> w = rows<double>({{.2, -.5, 1}, {1.5, .3, -.7}});
 const Tensor<double, 2> v = rows<double>({{-1, .4, .6}, {.1, .9, -.2}});
 const Tensor<double, 2> w2 = rows<double>({{.5, -1}, {2, .25}, {-.3, .7}});
 
-// G2 on the vector x: W x = (1.7, .55), V x = (-1.5, -1.8). W2 gives three features, as many as x
+// GLU on the vector x: W x = (1.7, .55), V x = (-1.5, -1.8). W2 gives three features, as many as x
 // has.
-TEST(GluVariants, G2GatedNetworks) {
+TEST(GluVariants, GatedNetworks) {
   GatedFeedForward<double> network({.hidden_size = 3, .intermediate_size = 2, .bias = false});
   network.gate.weight = w;
   network.up.weight = v;
@@ -50,7 +50,7 @@ TEST(GluVariants, G2GatedNetworks) {
   }
 }
 
-TEST(GluVariants, G2PlainNetworksWithoutBiases) {
+TEST(GluVariants, PlainNetworksWithoutBiases) {
   FeedForward<double> network({.hidden_size = 3, .intermediate_size = 2, .bias = false});
   network.linear_1.weight = w;
   network.linear_2.weight = w2;
@@ -72,9 +72,9 @@ Index gated_size(Index hidden, Index intermediate, bool bias) {
       {.hidden_size = hidden, .intermediate_size = intermediate, .bias = bias}));
 }
 
-// G2: a third matrix is paid for by two thirds of the hidden width, exactly without biases, nearly
+// A third matrix is paid for by two thirds of the hidden width, exactly without biases, nearly
 // with them.
-TEST(GluVariants, G2GatedNetworkOfTwoThirdsTheWidthHasAsManyWeights) {
+TEST(GluVariants, GatedNetworkOfTwoThirdsTheWidthHasAsManyWeights) {
   EXPECT_EQ(plain_size(768, 3072, false), 4718592);  // T5-base
   EXPECT_EQ(gated_size(768, 2048, false), 4718592);
   EXPECT_EQ(plain_size(24, 48, false), 2304);
@@ -83,16 +83,16 @@ TEST(GluVariants, G2GatedNetworkOfTwoThirdsTheWidthHasAsManyWeights) {
   EXPECT_EQ(gated_size(24, 32, true), 2392);
 }
 
-// G2: LLaMA rounds two thirds of four times the width up to a multiple of 256.
-TEST(GluVariants, G2WidthsOfLlama) {
+// LLaMA rounds two thirds of four times the width up to a multiple of 256.
+TEST(GluVariants, WidthsOfLlama) {
   const auto width = [](Index hidden) { return (2 * 4 * hidden / 3 + 255) / 256 * 256; };
   EXPECT_EQ(width(4096), 11008);
   EXPECT_EQ(width(5120), 13824);
   EXPECT_EQ(gated_size(4096, width(4096), false), 3 * 4096 * 11008);
 }
 
-// G3: eps inside the root. The authors' program adds 1e-8 to the root instead.
-TEST(RootMeanSquareNorm, G3EpsIsInsideTheRoot) {
+// Eps inside the root. The authors' program adds 1e-8 to the root instead.
+TEST(RootMeanSquareNorm, EpsIsInsideTheRoot) {
   const auto a = rows<double>({{3, 4}});
   const RMSNorm<double> norm({.hidden_size = 2});
   EXPECT_EQ(norm.config.eps, 1e-5);
@@ -106,8 +106,8 @@ TEST(RootMeanSquareNorm, G3EpsIsInsideTheRoot) {
   }
 }
 
-// G3: no centring and no bias: scaling the input changes nothing, shifting it does.
-TEST(RootMeanSquareNorm, G3InvariantToScalingNotToShifting) {
+// No centring and no bias: scaling the input changes nothing, shifting it does.
+TEST(RootMeanSquareNorm, InvariantToScalingNotToShifting) {
   RMSNorm<double> norm({.hidden_size = 7, .eps = 0});
   EXPECT_EQ(count_parameters(norm), 7);
   values::randomize(norm, 1);
@@ -126,8 +126,8 @@ TEST(RootMeanSquareNorm, G3InvariantToScalingNotToShifting) {
   EXPECT_LT(largest_difference(norm(map(a)), before), 1e-13);
 }
 
-// G3: the partial norm takes the root mean square of the first part of the entries for all of them.
-TEST(RootMeanSquareNorm, G3PartialNorm) {
+// The partial norm takes the root mean square of the first part of the entries for all of them.
+TEST(RootMeanSquareNorm, PartialNorm) {
   const Index width = 11, part = 4;
   const auto a = random<double>(Shape<2>{3, width}, 4);
   Tensor<double, 2> first({3, part});

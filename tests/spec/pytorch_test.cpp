@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 
-// PyTorch's functions and modules: rows F1 to F11. The long lists of numbers are
+// PyTorch's functions and modules. The long lists of numbers are
 // results of PyTorch 2.15 in double, with parameters 0.3 * RandomState(seed).randn in the order of
 // the module's state_dict and inputs from the same stream. PyTorch's MultiheadAttention and encoder
 // layers block where a mask is true; the library, like scaled_dot_product_attention, lets take part
 // where it is true, so masks are inverted here.
 
+#include "tests/reference/error_text.hpp"
 #include "tests/spec/numpy_random.hpp"
 #include "tests/spec/values.hpp"
 
@@ -21,9 +22,9 @@ const double infinity = std::numeric_limits<double>::infinity();
 
 // -------------------------------------------------------------------- scaled_dot_product_attention
 
-// F1: values of another width than the keys, S other than T; the scale defaults to 1 / sqrt(D) and
+// Values of another width than the keys, S other than T; the scale defaults to 1 / sqrt(D) and
 // can be given.
-TEST(PyTorch, F1ShapesAndScale) {
+TEST(PyTorch, ShapesAndScale) {
   const auto q = random<double>(Shape<4>{2, 3, 5, 7}, 1),
              k = random<double>(Shape<4>{2, 3, 11, 7}, 2),
              v = random<double>(Shape<4>{2, 3, 11, 13}, 3);
@@ -38,9 +39,9 @@ TEST(PyTorch, F1ShapesAndScale) {
             scaled_dot_product_attention(q, k, v, {}, 1 / std::sqrt(7.0)));
 }
 
-// F1: a boolean mask says who takes part, a float mask is added; both broadcast to (B, H, T, S)
+// A boolean mask says who takes part, a float mask is added; both broadcast to (B, H, T, S)
 // from the right.
-TEST(PyTorch, F1MasksOfEveryBroadcastableShape) {
+TEST(PyTorch, MasksOfEveryBroadcastableShape) {
   const auto q = random<double>(Shape<4>{2, 3, 5, 7}, 4),
              k = random<double>(Shape<4>{2, 3, 11, 7}, 5),
              v = random<double>(Shape<4>{2, 3, 11, 13}, 6);
@@ -83,12 +84,13 @@ TEST(PyTorch, F1MasksOfEveryBroadcastableShape) {
   check(Shape<2>{5, 11});
   check(Shape<2>{1, 11});
   const Tensor<double, 2> wrong({5, 7});
-  EXPECT_THROW(scaled_dot_product_attention(q, k, v, {.bias = wrong}), std::invalid_argument);
+  EXPECT_ERROR(scaled_dot_product_attention(q, k, v, {.bias = wrong}), std::invalid_argument,
+               "scaled_dot_product_attention: mask.bias: shape must broadcast");
 }
 
-// F1: enable_gqa repeats each key/value head for H / K query heads in a row; K must divide H and be
+// Enable_gqa repeats each key/value head for H / K query heads in a row; K must divide H and be
 // the same for keys and values.
-TEST(PyTorch, F1GroupedHeadsAreRepeatedInterleaved) {
+TEST(PyTorch, GroupedHeadsAreRepeatedInterleaved) {
   const auto q = random<double>(Shape<4>{2, 6, 5, 7}, 8),
              k = random<double>(Shape<4>{2, 2, 11, 7}, 9),
              v = random<double>(Shape<4>{2, 2, 11, 3}, 10);
@@ -100,14 +102,16 @@ TEST(PyTorch, F1GroupedHeadsAreRepeatedInterleaved) {
         for (Index e = 0; e < 3; ++e) all_v(b, h, j, e) = v(b, h / 3, j, e);
       }
   EXPECT_EQ(scaled_dot_product_attention(q, k, v), scaled_dot_product_attention(q, all_k, all_v));
-  EXPECT_THROW(scaled_dot_product_attention(random<double>(Shape<4>{2, 5, 5, 7}, 8), k, v),
-               std::invalid_argument);
-  EXPECT_THROW(scaled_dot_product_attention(q, k, random<double>(Shape<4>{2, 3, 11, 3}, 10)),
-               std::invalid_argument);
+  EXPECT_ERROR(scaled_dot_product_attention(random<double>(Shape<4>{2, 5, 5, 7}, 8), k, v),
+               std::invalid_argument,
+               "scaled_dot_product_attention: the heads of k and v must divide");
+  EXPECT_ERROR(scaled_dot_product_attention(q, k, random<double>(Shape<4>{2, 3, 11, 3}, 10)),
+               std::invalid_argument,
+               "scaled_dot_product_attention: v: shape must be (2, 2, 11, 3);");
 }
 
-// F1a: a row of -infinity alone gives zeros, as in PyTorch from 2.5 on.
-TEST(PyTorch, F1aFullyMaskedRowIsZero) {
+// A row of -infinity alone gives zeros, as in PyTorch from 2.5 on.
+TEST(PyTorch, FullyMaskedRowIsZero) {
   const auto q = random<double>(Shape<4>{1, 2, 3, 5}, 11);
   Tensor<double, 2> bias({3, 3});
   for (Index j = 0; j < 3; ++j) bias(1, j) = -infinity;
@@ -120,8 +124,8 @@ TEST(PyTorch, F1aFullyMaskedRowIsZero) {
   for (Index j = 0; j < 3; ++j) EXPECT_EQ(weights(0, 0, 1, j), 0.0);
 }
 
-// F1b: PyTorch multiplies NaN in a masked key or value by zero and gets NaN; here it stays outside.
-TEST(PyTorch, F1bNanInMaskedKeysAndValuesStaysOutside) {
+// PyTorch multiplies NaN in a masked key or value by zero and gets NaN; here it stays outside.
+TEST(PyTorch, NanInMaskedKeysAndValuesStaysOutside) {
   const auto q = random<double>(Shape<4>{1, 2, 3, 5}, 12);
   auto k = random<double>(Shape<4>{1, 2, 7, 5}, 13), v = random<double>(Shape<4>{1, 2, 7, 5}, 14);
   const std::vector<int> lengths{4};
@@ -133,9 +137,9 @@ TEST(PyTorch, F1bNanInMaskedKeysAndValuesStaysOutside) {
   EXPECT_EQ(scaled_dot_product_attention(q, k, v, {.key_lengths = lengths}), clean);
 }
 
-// F11: is_causal aligns the triangle at the top left; decoding with a cache wants it at the bottom
+// Is_causal aligns the triangle at the top left; decoding with a cache wants it at the bottom
 // right, which is query_offset S - T.
-TEST(PyTorch, F11CausalAlignment) {
+TEST(PyTorch, CausalAlignment) {
   const auto pattern = [](Index queries, Index keys, Index offset) {
     Tensor<double, 4> weights;
     const Tensor<double, 4> q({1, 1, queries, 2}), k({1, 1, keys, 2});
@@ -197,9 +201,9 @@ void fill_attention(NumpyRandom& numpy, MultiHeadAttention<double>& a) {
        a.output.weight, a.output.bias);
 }
 
-// F2: attention mask and padding mask block what either blocks; weights averaged over heads; a
+// Attention mask and padding mask block what either blocks; weights averaged over heads; a
 // float mask is added.
-TEST(PyTorch, F2MultiheadAttention) {
+TEST(PyTorch, MultiheadAttention) {
   MultiHeadAttention<double> attention({.hidden_size = 6, .num_attention_heads = 3});
   NumpyRandom numpy(1);
   fill_attention(numpy, attention);
@@ -248,8 +252,8 @@ TEST(PyTorch, F2MultiheadAttention) {
                 1e-9);
 }
 
-// F2: a mask (B h, T, S) holds batch row n, head i at n h + i, which is (B, h, T, S) in memory.
-TEST(PyTorch, F2MaskForEachHead) {
+// A mask (B h, T, S) holds batch row n, head i at n h + i, which is (B, h, T, S) in memory.
+TEST(PyTorch, MaskForEachHead) {
   MultiHeadAttention<double> attention({.hidden_size = 6, .num_attention_heads = 3});
   NumpyRandom numpy(7);
   fill_attention(numpy, attention);
@@ -265,8 +269,8 @@ TEST(PyTorch, F2MaskForEachHead) {
         for (Index j = 0; j < 5; ++j) EXPECT_EQ(weights(b, h, t, j) == 0, blocked(b * 3 + h, t, j));
 }
 
-// F2: kdim and vdim, widths of their own for the inputs of keys and values.
-TEST(PyTorch, F2KeysAndValuesOfOtherWidths) {
+// Kdim and vdim, widths of their own for the inputs of keys and values.
+TEST(PyTorch, KeysAndValuesOfOtherWidths) {
   MultiHeadAttention<double> attention(
       {.hidden_size = 6, .num_attention_heads = 2, .key_value_size = 5, .value_size = 3});
   NumpyRandom numpy(2);
@@ -281,9 +285,9 @@ TEST(PyTorch, F2KeysAndValuesOfOtherWidths) {
                 1e-9);
 }
 
-// F2: add_bias_kv appends a learned key and value, add_zero_attn a zero key and value, after the
+// Add_bias_kv appends a learned key and value, add_zero_attn a zero key and value, after the
 // projections.
-TEST(PyTorch, F2AppendedKeysAndValues) {
+TEST(PyTorch, AppendedKeysAndValues) {
   const LinearConfig square{.in_features = 6, .out_features = 6};
   Linear<double> query(square), key(square), value(square), output(square);
   Tensor<double, 1> bias_k({6}), bias_v({6});
@@ -330,7 +334,7 @@ void fill_layer(NumpyRandom& numpy, EncoderLayer<double>& layer) {
        layer.feed_forward_norm.bias);
 }
 
-TEST(PyTorch, F3EncoderLayerPostNormWithReLU) {
+TEST(PyTorch, EncoderLayerPostNormWithReLU) {
   EXPECT_EQ(count_parameters(EncoderLayer<ShapeOnly>(
                 {.hidden_size = 512, .num_attention_heads = 8, .intermediate_size = 2048})),
             3152384);
@@ -351,7 +355,7 @@ TEST(PyTorch, F3EncoderLayerPostNormWithReLU) {
                 1e-9);
 }
 
-TEST(PyTorch, F3EncoderLayerPreNormWithGELU) {
+TEST(PyTorch, EncoderLayerPreNormWithGELU) {
   EncoderLayer<double> layer({.hidden_size = 6,
                               .num_attention_heads = 2,
                               .intermediate_size = 7,
@@ -370,9 +374,9 @@ TEST(PyTorch, F3EncoderLayerPreNormWithGELU) {
       1e-9);
 }
 
-// F4: a stack with a final norm. PyTorch's layers start as copies of one layer; here `init` gives
+// A stack with a final norm. PyTorch's layers start as copies of one layer; here `init` gives
 // each its own numbers.
-TEST(PyTorch, F4EncoderWithFinalNorm) {
+TEST(PyTorch, EncoderWithFinalNorm) {
   EncoderStack<double> stack({.hidden_size = 6,
                               .num_hidden_layers = 2,
                               .num_attention_heads = 2,
@@ -393,7 +397,7 @@ TEST(PyTorch, F4EncoderWithFinalNorm) {
   EXPECT_TRUE(parameters_equal(stack.layers[0].attention_norm, stack.layers[1].attention_norm));
 }
 
-TEST(PyTorch, F4ParameterNamesOfAStack) {
+TEST(PyTorch, ParameterNamesOfAStack) {
   const EncoderStack<ShapeOnly> stack({.hidden_size = 6,
                                        .num_hidden_layers = 2,
                                        .num_attention_heads = 2,
@@ -428,8 +432,8 @@ TransformerConfig decoder_layer_config(NormPlacement placement, Activation activ
           .norm_placement = placement};
 }
 
-// F5: padding in the target and in the memory, of another length.
-TEST(PyTorch, F5DecoderLayerPostNormWithReLU) {
+// Padding in the target and in the memory, of another length.
+TEST(PyTorch, DecoderLayerPostNormWithReLU) {
   EXPECT_EQ(count_parameters(DecoderLayer<ShapeOnly>({.hidden_size = 512,
                                                       .num_attention_heads = 8,
                                                       .intermediate_size = 2048,
@@ -451,7 +455,7 @@ TEST(PyTorch, F5DecoderLayerPostNormWithReLU) {
                 1e-9);
 }
 
-TEST(PyTorch, F5DecoderLayerPreNormWithGELU) {
+TEST(PyTorch, DecoderLayerPreNormWithGELU) {
   DecoderLayer<double> layer(decoder_layer_config(NormPlacement::pre, Activation::gelu));
   NumpyRandom numpy(12);
   fill_layer(numpy, layer);
@@ -469,9 +473,9 @@ TEST(PyTorch, F5DecoderLayerPreNormWithGELU) {
       1e-9);
 }
 
-// F5: self-attention, attention to the memory, network, in this order; before each branch its input
+// Self-attention, attention to the memory, network, in this order; before each branch its input
 // is normalised, the memory is not.
-TEST(PyTorch, F5OrderOfBranchesAndNorms) {
+TEST(PyTorch, OrderOfBranchesAndNorms) {
   DecoderLayer<double> layer(decoder_layer_config(NormPlacement::pre, Activation::gelu));
   values::randomize(layer, 16);
   const auto x = random<double>(Shape<3>{2, 3, 6}, 17),
@@ -487,7 +491,7 @@ TEST(PyTorch, F5OrderOfBranchesAndNorms) {
   EXPECT_GT(largest_difference(layer(x, scaled), expected), 1e-2) << "a norm would hide the factor";
 }
 
-TEST(PyTorch, F5ParameterNamesOfALayer) {
+TEST(PyTorch, ParameterNamesOfALayer) {
   const DecoderLayer<ShapeOnly> layer(decoder_layer_config(NormPlacement::post, Activation::relu));
   std::vector<std::string> modules;
   Index parameters = 0;
@@ -502,9 +506,9 @@ TEST(PyTorch, F5ParameterNamesOfALayer) {
   EXPECT_EQ(parameters, 2 * 8 + 4 + 6);
 }
 
-// F6: a stack with a final norm. PyTorch's tgt_is_causal is only a hint, a mask must be passed;
+// A stack with a final norm. PyTorch's tgt_is_causal is only a hint, a mask must be passed;
 // here the stack is causal without one, and a mask as PyTorch makes it changes no bit.
-TEST(PyTorch, F6DecoderWithFinalNorm) {
+TEST(PyTorch, DecoderWithFinalNorm) {
   DecoderStack<double> stack({.hidden_size = 6,
                               .num_hidden_layers = 2,
                               .num_attention_heads = 2,
@@ -558,9 +562,9 @@ EncoderDecoderConfig transformer_config(NormPlacement placement, Index hidden, I
                       .final_norm = true}};
 }
 
-// F7: nn.Transformer(512, 8, 6, 6, 2048): a final norm in each half, although post-norm; no
+// Nn.Transformer(512, 8, 6, 6, 2048): a final norm in each half, although post-norm; no
 // embeddings and no positions.
-TEST(PyTorch, F7TransformerHas44140544Parameters) {
+TEST(PyTorch, TransformerHas44140544Parameters) {
   const TransformerStack<ShapeOnly> model(
       transformer_config(NormPlacement::post, 512, 8, 6, 6, 2048));
   EXPECT_EQ(count_parameters(model), 44140544);
@@ -573,7 +577,7 @@ TEST(PyTorch, F7TransformerHas44140544Parameters) {
   });
 }
 
-TEST(PyTorch, F7TransformerOfEitherPlacement) {
+TEST(PyTorch, TransformerOfEitherPlacement) {
   const auto check = [](NormPlacement placement, unsigned seed,
                         const std::vector<double>& expected) {
     TransformerStack<double> model(transformer_config(placement, 6, 2, 2, 1, 7));
@@ -607,9 +611,9 @@ TEST(PyTorch, F7TransformerOfEitherPlacement) {
          .6434329570,  -.1501492651, .2710209237,  .2250582878, -.3520335997, .3514943071});
 }
 
-// F7: every matrix is drawn anew from the Glorot uniform distribution, for the matrix as it is
+// Every matrix is drawn anew from the Glorot uniform distribution, for the matrix as it is
 // here; PyTorch draws query, key and value as one matrix (3 E, E), with a narrower bound.
-TEST(PyTorch, F7EveryMatrixIsDrawnFromTheGlorotUniformDistribution) {
+TEST(PyTorch, EveryMatrixIsDrawnFromTheGlorotUniformDistribution) {
   TransformerStack<double> model(transformer_config(NormPlacement::post, 24, 3, 2, 2, 37));
   init(model, Key{20});
   Index matrices = 0;
@@ -634,15 +638,15 @@ TEST(PyTorch, F7EveryMatrixIsDrawnFromTheGlorotUniformDistribution) {
 
 // ------------------------------------------------------------------ LayerNorm, RMSNorm, GELU, SiLU
 
-TEST(PyTorch, F8LayerNormHasThePopulationVariance) {
+TEST(PyTorch, LayerNormHasThePopulationVariance) {
   const LayerNorm<double> norm({.hidden_size = 4});
   EXPECT_EQ(norm.config.eps, 1e-5);
   expect_values(norm(rows<double>({{1, 2, 3, 4}})),
                 {-1.34163542, -.44721181, .44721181, 1.34163542}, 5e-9);
 }
 
-// F8: over the last two axes at once, by folding them into one.
-TEST(PyTorch, F8LayerNormOverTwoAxes) {
+// Over the last two axes at once, by folding them into one.
+TEST(PyTorch, LayerNormOverTwoAxes) {
   LayerNorm<double> norm({.hidden_size = 3 * 5});
   values::randomize(norm, 9);
   const auto x = random<double>(Shape<3>{2, 3, 5}, 10);
@@ -657,8 +661,8 @@ TEST(PyTorch, F8LayerNormOverTwoAxes) {
   }
 }
 
-// F9: PyTorch's default eps is the machine epsilon of the type, 1.1920929e-7 for float.
-TEST(PyTorch, F9RMSNorm) {
+// PyTorch's default eps is the machine epsilon of the type, 1.1920929e-7 for float.
+TEST(PyTorch, RMSNorm) {
   RMSNorm<float> norm({.hidden_size = 2, .eps = std::numeric_limits<float>::epsilon()});
   const auto y = norm(rows<float>({{3, 4}, {1e-4, -1e-4}}));
   EXPECT_NEAR(y(0, 0), 3 / std::sqrt(12.5), 1e-6);
@@ -666,7 +670,7 @@ TEST(PyTorch, F9RMSNorm) {
   EXPECT_NEAR(y(1, 1), -1e-4 / std::sqrt(1e-8 + 1.1920929e-7), 1e-7);
 }
 
-TEST(PyTorch, F10GELUAndSiLU) {
+TEST(PyTorch, GELUAndSiLU) {
   const auto x = rows<double>({{-1, 3}});
   EXPECT_EQ(GELU<double>{}.config.approximate, GELUApproximation::none);
   expect_values(GELU<double>{}(x), {-.158655253931, 2.995950305905}, 5e-13);

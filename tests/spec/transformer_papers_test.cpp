@@ -13,11 +13,11 @@ using values::largest_difference;
 using values::random;
 using values::rows;
 
-// ------------------------------------------------------------------ G1: attention is all you need
+// ---------------------------------------------------------------------- attention is all you need
 
-// G1: one matrix for both embeddings and the layer before the softmax; without biases in attention.
+// One matrix for both embeddings and the layer before the softmax; without biases in attention.
 // The paper prints 65 and 213 million.
-TEST(AttentionIsAllYouNeed, G1Sizes) {
+TEST(AttentionIsAllYouNeed, Sizes) {
   const auto size = [](Index hidden, Index heads, Index intermediate) {
     return count_parameters(Transformer<ShapeOnly>({.vocab_size = 37000,
                                                     .hidden_size = hidden,
@@ -34,9 +34,9 @@ TEST(AttentionIsAllYouNeed, G1Sizes) {
   EXPECT_EQ(size(1024, 16, 4096), 214171648);
 }
 
-// G1: LN(x + sublayer(x)) in both halves, token vectors times sqrt(C), sinusoids, one shared
+// LN(x + sublayer(x)) in both halves, token vectors times sqrt(C), sinusoids, one shared
 // matrix.
-TEST(AttentionIsAllYouNeed, G1StepByStep) {
+TEST(AttentionIsAllYouNeed, StepByStep) {
   Transformer<double> model({.vocab_size = 17,
                              .hidden_size = 12,
                              .num_hidden_layers = 2,
@@ -69,13 +69,13 @@ TEST(AttentionIsAllYouNeed, G1StepByStep) {
   EXPECT_LT((logits.matrix() - expected).cwiseAbs().maxCoeff(), 1e-12);
 }
 
-// -------------------------------------------------------------------------------- G5: T5's biases
+// ------------------------------------------------------------------------------------ T5's biases
 
 const kernels::RelativeBuckets looking_back{32, 128, false};
 const kernels::RelativeBuckets both_ways{32, 128, true};
 
-// G5: the first distances of buckets 16 to 31, looking back; and of 8 to 15, both ways.
-TEST(RelativeBiases, G5FirstDistancesOfBuckets) {
+// The first distances of buckets 16 to 31, looking back; and of 8 to 15, both ways.
+TEST(RelativeBiases, FirstDistancesOfBuckets) {
   const auto expect_starts = [](const kernels::RelativeBuckets& buckets, Index bucket,
                                 const std::vector<Index>& starts) {
     for (Index start : starts) {
@@ -100,8 +100,8 @@ TEST(RelativeBiases, G5FirstDistancesOfBuckets) {
   for (Index n = 1; n < 1100; ++n) EXPECT_EQ(both_ways.of(n), both_ways.of(-n) + 16) << n;
 }
 
-// G5: the formula in float and in double gives the same buckets.
-TEST(RelativeBiases, G5FormulaInFloatAndDouble) {
+// The formula in float and in double gives the same buckets.
+TEST(RelativeBiases, FormulaInFloatAndDouble) {
   const auto formula = [](auto one, Index n, Index count) {
     using T = decltype(one);
     const Index exact = count / 2;
@@ -118,10 +118,10 @@ TEST(RelativeBiases, G5FormulaInFloatAndDouble) {
   }
 }
 
-// G5: one table (32, heads) for all layers of a stack; scores aren't divided by the root of the
+// One table (32, heads) for all layers of a stack; scores aren't divided by the root of the
 // head size (a configured scale of 1); the bias of the bucket is added before the softmax. Both
 // ways in the encoder, looking back in the decoder, none in its attention to the memory.
-TEST(RelativeBiases, G5OneTableForAllLayers) {
+TEST(RelativeBiases, OneTableForAllLayers) {
   const AttentionPositions positions{.kind = AttentionPosition::relative_bias};
   TransformerConfig config{.vocab_size = 19,
                            .hidden_size = 10,
@@ -203,9 +203,9 @@ TEST(RelativeBiases, G5OneTableForAllLayers) {
   EXPECT_LT((model(source, target).matrix() - expected).cwiseAbs().maxCoeff(), 1e-11);
 }
 
-// --------------------------------------------------------------------------------------- G6: ALiBi
+// ------------------------------------------------------------------------------------------ ALiBi
 
-TEST(Alibi, G6Slopes) {
+TEST(Alibi, Slopes) {
   const auto expect_exponents = [](Index heads, const std::vector<double>& exponents) {
     ASSERT_EQ(static_cast<Index>(exponents.size()), heads);
     for (Index h = 0; h < heads; ++h)
@@ -219,9 +219,9 @@ TEST(Alibi, G6Slopes) {
   expect_exponents(6, {2, 4, 6, 8, 1, 3});
 }
 
-// G6: the bias -m (i - j) is added to the scaled scores; there are no position embeddings, and no
+// The bias -m (i - j) is added to the scaled scores; there are no position embeddings, and no
 // end: the first tokens' results don't depend on how many follow.
-TEST(Alibi, G6BiasInsteadOfPositionEmbeddings) {
+TEST(Alibi, BiasInsteadOfPositionEmbeddings) {
   TransformerDecoder<double> decoder({.vocab_size = 11,
                                       .hidden_size = 12,
                                       .num_attention_heads = 6,
@@ -246,7 +246,7 @@ TEST(Alibi, G6BiasInsteadOfPositionEmbeddings) {
   EXPECT_GT(largest_difference(decoder(ids), plain(ids)), 1e-3);
 }
 
-// -------------------------------------------------------------------------------------- G7: rotary
+// ----------------------------------------------------------------------------------------- rotary
 
 /// A row of four at a position.
 std::vector<double> turned(RotaryLayout layout, Index position) {
@@ -258,7 +258,7 @@ std::vector<double> turned(RotaryLayout layout, Index position) {
   return {y.begin(), y.end()};
 }
 
-TEST(Rotary, G7NumbersOfBothLayouts) {
+TEST(Rotary, NumbersOfBothLayouts) {
   const auto expect_near = [](const std::vector<double>& actual,
                               const std::vector<double>& expected) {
     for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(actual[i], expected[i], 6e-11) << i;
@@ -273,7 +273,7 @@ TEST(Rotary, G7NumbersOfBothLayouts) {
               {-1.4133525208, 1.8791180667, -2.8288574817, 4.0581911354});
 }
 
-// G7: W.view(h, k / 2, 2, in).transpose(1, 2) of the query and key maps turns a model for
+// W.view(h, k / 2, 2, in).transpose(1, 2) of the query and key maps turns a model for
 // neighbours into one for halves, view(h, 2, k / 2, in).transpose(1, 2) turns it back.
 template <class Parameter>
 void permute_rows(Parameter& parameter, Index head_size, bool to_halves) {
@@ -288,7 +288,7 @@ void permute_rows(Parameter& parameter, Index head_size, bool to_halves) {
   }
 }
 
-TEST(Rotary, G7LayoutsByPermutingTheRowsOfEachHead) {
+TEST(Rotary, LayoutsByPermutingTheRowsOfEachHead) {
   for (Index key_value_heads : {4, 2, 1}) {
     DecoderLayer<double> neighbours(
         {.hidden_size = 14,
@@ -320,9 +320,9 @@ TEST(Rotary, G7LayoutsByPermutingTheRowsOfEachHead) {
   }
 }
 
-// G7: queries and keys are turned, values are not: with one key, whatever its position, the result
+// Queries and keys are turned, values are not: with one key, whatever its position, the result
 // is the value itself.
-TEST(Rotary, G7ValuesAreNotTurned) {
+TEST(Rotary, ValuesAreNotTurned) {
   MultiHeadAttention<double> attention(
       {.hidden_size = 12,
        .num_attention_heads = 3,
@@ -336,7 +336,7 @@ TEST(Rotary, G7ValuesAreNotTurned) {
       1e-14);
 }
 
-// --------------------------------------------------------------------------------------- G8: GPT-2
+// ------------------------------------------------------------------------------------------ GPT-2
 
 TransformerConfig gpt2_config(Index width, Index layers, Index heads) {
   return {.vocab_size = 50257,
@@ -346,7 +346,7 @@ TransformerConfig gpt2_config(Index width, Index layers, Index heads) {
           .intermediate_size = 4 * width};
 }
 
-TEST(Gpt2, G8Sizes) {
+TEST(Gpt2, Sizes) {
   const TransformerDecoder<ShapeOnly> model(gpt2_config(768, 12, 12));
   EXPECT_EQ(count_parameters(model), 124439808);
   EXPECT_EQ(count_parameters(model.embeddings.token), 38597376);
@@ -375,7 +375,7 @@ TEST(Gpt2, G8Sizes) {
 }
 
 // A Llama of 260,032 parameters: half as many key/value heads, gated network, rotary, tied.
-TEST(Gpt2, G8SizeOfASmallLlama) {
+TEST(Gpt2, SizeOfASmallLlama) {
   const TransformerConfig config{.vocab_size = 512,
                                  .hidden_size = 64,
                                  .num_hidden_layers = 5,
@@ -396,7 +396,7 @@ TEST(Gpt2, G8SizeOfASmallLlama) {
 
 // Keys and values of a token: 2 L H D numbers. GPT-2 in float 73,728 bytes, GPT-3 in 16 bits
 // 4,718,592, so twice that in float. The cache adds one flag for each head and tile of 128 tokens.
-TEST(Gpt2, G8BytesOfACache) {
+TEST(Gpt2, BytesOfACache) {
   const auto bytes_of_layer = [](Index heads, Index size) {
     const KeyValueCache<float> cache(
         {.batch = 1, .capacity = 256, .num_key_value_heads = heads, .head_size = size});
@@ -406,9 +406,9 @@ TEST(Gpt2, G8BytesOfACache) {
   EXPECT_EQ(96 * bytes_of_layer(96, 128), 256 * 2 * Index{4718592});
 }
 
-// G8: pre-norm with eps 1e-5, a norm behind the last layer, the head is the token table; matrices
+// Pre-norm with eps 1e-5, a norm behind the last layer, the head is the token table; matrices
 // as in the published file: (in, out), queries, keys and values side by side in c_attn (C, 3 C).
-TEST(Gpt2, G8StepByStepWithTransposedMatrices) {
+TEST(Gpt2, StepByStepWithTransposedMatrices) {
   const Index width = 10, heads = 2, size = 5, hidden = 40, vocabulary = 23, tokens = 7;
   TransformerDecoder<double> model({.vocab_size = vocabulary,
                                     .hidden_size = width,
@@ -476,9 +476,9 @@ TEST(Gpt2, G8StepByStepWithTransposedMatrices) {
   EXPECT_LT((model(ids).matrix() - expected).cwiseAbs().maxCoeff(), 1e-11);
 }
 
-// G8: the paper's start: deviation 0.02, for the maps that write into the residual stream divided
+// The paper's start: deviation 0.02, for the maps that write into the residual stream divided
 // by the root of their number, 2 N; found by their names.
-TEST(Gpt2, G8ScaledStart) {
+TEST(Gpt2, ScaledStart) {
   const Index layers = 3;
   TransformerDecoder<double> model({.vocab_size = 97,
                                     .hidden_size = 48,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// The problems of TrenTorch on transformer blocks: rows D1 to D17 and D18's forward values.
+// The problems of TrenTorch on transformer blocks.
 // Everything is in double, eps 1e-5, GELU exact. Its attention has no query, key and value maps:
 // the input is split into heads as it is, so those maps are the identity here.
 
@@ -19,7 +19,7 @@ using values::sum;
 
 const double infinity = std::numeric_limits<double>::infinity();
 
-TEST(TrenTorch, D1LayerNorm) {
+TEST(TrenTorch, LayerNorm) {
   LayerNorm<double> norm({.hidden_size = 4});
   values::set(norm.weight,
               {-.10321885179355784, .41059850193837233, .144043571160878, 1.454273506962975});
@@ -34,7 +34,7 @@ TEST(TrenTorch, D1LayerNorm) {
                 1e-13);
 }
 
-TEST(TrenTorch, D1ConstantRowGivesZeroAndScaledRowsNormaliseAlike) {
+TEST(TrenTorch, ConstantRowGivesZeroAndScaledRowsNormaliseAlike) {
   const LayerNorm<double> norm({.hidden_size = 4});
   const auto y = norm(rows<double>({{7, 7, 7, 7}, {1, 2, 3, 4}, {100, 200, 300, 400}}));
   for (Index c = 0; c < 4; ++c) {
@@ -43,7 +43,7 @@ TEST(TrenTorch, D1ConstantRowGivesZeroAndScaledRowsNormaliseAlike) {
   }
 }
 
-TEST(TrenTorch, D2RootMeanSquareNorm) {
+TEST(TrenTorch, RootMeanSquareNorm) {
   RMSNorm<double> norm({.hidden_size = 4, .eps = 1e-6});
   values::set(norm.weight,
               {2.2697546239876076, -1.4543656745987648, .04575851730144607, -.1871838500258336});
@@ -86,16 +86,16 @@ EncoderLayer<double> seeded_block(NormPlacement placement, NumpyRandom& numpy) {
   return block;
 }
 
-// D3: x + sublayer(x), seen on a layer whose feed-forward is zero and whose norm is the identity up
+// X + sublayer(x), seen on a layer whose feed-forward is zero and whose norm is the identity up
 // to its factor.
-TEST(TrenTorch, D3ResidualConnection) {
+TEST(TrenTorch, ResidualConnection) {
   EncoderLayer<double> block = split_only_block(NormPlacement::pre, 6, 2, 5);
   randomize(block.attention.output, 1);
   const auto x = random<double>(Shape<3>{2, 3, 6}, 2);
   EXPECT_LT(largest_difference(block(x), sum(x, block.attention(block.attention_norm(x)))), 1e-15);
 }
 
-TEST(TrenTorch, D4FeedForward) {
+TEST(TrenTorch, FeedForward) {
   FeedForward<double> network({.hidden_size = 3, .intermediate_size = 5});
   randomize(network, 3);
   const auto x = random<double>(Shape<3>{2, 7, 3}, 4);
@@ -110,8 +110,8 @@ TEST(TrenTorch, D4FeedForward) {
   EXPECT_LT(largest_difference(network(x), expected), 1e-14);
 }
 
-// D5: down(swish(gate(x)) * up(x)), no biases.
-TEST(TrenTorch, D5SwiGLU) {
+// Down(swish(gate(x)) * up(x)), no biases.
+TEST(TrenTorch, SwiGLU) {
   GatedFeedForward<double> network(
       {.hidden_size = 3, .intermediate_size = 5, .activation = Activation::silu, .bias = false});
   randomize(network, 5, 1.0);
@@ -135,9 +135,9 @@ TEST(TrenTorch, D5SwiGLU) {
   EXPECT_EQ(network(x), (Tensor<double, 3>(x.shape())));
 }
 
-// D6: with zero output map and zero second feed-forward map the pre-norm block gives back its
+// With zero output map and zero second feed-forward map the pre-norm block gives back its
 // input, bit for bit.
-TEST(TrenTorch, D6BlockWithZeroBranchesIsTheIdentity) {
+TEST(TrenTorch, BlockWithZeroBranchesIsTheIdentity) {
   EncoderLayer<double> block = split_only_block(NormPlacement::pre, 6, 3, 11);
   randomize(block.feed_forward.linear_1, 7);
   randomize(block.attention_norm, 8);
@@ -146,7 +146,7 @@ TEST(TrenTorch, D6BlockWithZeroBranchesIsTheIdentity) {
   EXPECT_EQ(block(x, {.causal = true}), x);
 }
 
-TEST(TrenTorch, D6AdditiveCausalMaskStaysFinite) {
+TEST(TrenTorch, AdditiveCausalMaskStaysFinite) {
   NumpyRandom numpy(10);
   const auto block = seeded_block(NormPlacement::pre, numpy);
   const auto x = random<double>(Shape<3>{2, 7, 16}, 11);
@@ -158,7 +158,7 @@ TEST(TrenTorch, D6AdditiveCausalMaskStaysFinite) {
   EXPECT_EQ(y, block(x, {.causal = true}));
 }
 
-TEST(TrenTorch, D7StackAppliesBlocksInOrderAndSharesTheMask) {
+TEST(TrenTorch, StackAppliesBlocksInOrderAndSharesTheMask) {
   TransformerConfig config{.hidden_size = 6,
                            .num_hidden_layers = 0,
                            .num_attention_heads = 3,
@@ -181,9 +181,9 @@ TEST(TrenTorch, D7StackAppliesBlocksInOrderAndSharesTheMask) {
 
 double frobenius_norm(const Tensor<double, 3>& x) { return x.vector().norm(); }
 
-// D8: one block's parameters used 1 to 16 times. Pre-norm lets the residual stream grow, post-norm
+// One block's parameters used 1 to 16 times. Pre-norm lets the residual stream grow, post-norm
 // holds it at sqrt(B T C).
-TEST(TrenTorch, D8NormsOfPreAndPostNormStacks) {
+TEST(TrenTorch, NormsOfPreAndPostNormStacks) {
   NumpyRandom numpy(4);
   const auto x = numpy.randn<double>(Shape<3>{1, 6, 16}, .1);
   EXPECT_NEAR(frobenius_norm(x), .96713265, 1e-8);
@@ -221,7 +221,7 @@ TEST(TrenTorch, D8NormsOfPreAndPostNormStacks) {
   EXPECT_NEAR(pre[4] / pre[1], 7.711, 5e-4);
 }
 
-TEST(TrenTorch, D8PreAndPostNormDiffer) {
+TEST(TrenTorch, PreAndPostNormDiffer) {
   NumpyRandom numpy(5);
   const auto x = numpy.randn<double>(Shape<3>{1, 6, 16}, .1);
   const EncoderLayer<double> pre = seeded_block(NormPlacement::pre, numpy);
@@ -230,9 +230,9 @@ TEST(TrenTorch, D8PreAndPostNormDiffer) {
   EXPECT_GT(largest_difference(pre(x), post(x)), 0.1);
 }
 
-// D9: without a mask every token sees every other; with the causal mask later tokens don't reach
+// Without a mask every token sees every other; with the causal mask later tokens don't reach
 // earlier ones.
-TEST(TrenTorch, D9EncoderSeesTheFutureDecoderDoesNot) {
+TEST(TrenTorch, EncoderSeesTheFutureDecoderDoesNot) {
   NumpyRandom numpy(6);
   const auto block = seeded_block(NormPlacement::pre, numpy);
   const auto x = numpy.randn<double>(Shape<3>{1, 7, 16});
@@ -266,9 +266,9 @@ DecoderLayer<double> decoder_block(const EncoderLayer<double>& block) {
   return decoder;
 }
 
-// D9: encoder_block_forward sees everything, decoder_block_forward is the same block with the
+// Encoder_block_forward sees everything, decoder_block_forward is the same block with the
 // causal mask, which no caller can forget here.
-TEST(TrenTorch, D9DecoderBlockIsTheEncoderBlockWithTheCausalMask) {
+TEST(TrenTorch, DecoderBlockIsTheEncoderBlockWithTheCausalMask) {
   NumpyRandom numpy(6);
   const auto block = seeded_block(NormPlacement::pre, numpy);
   const auto decoder = decoder_block(block);
@@ -289,9 +289,9 @@ TEST(TrenTorch, D9DecoderBlockIsTheEncoderBlockWithTheCausalMask) {
   EXPECT_GT(row_change(decoder(first), decoder(x), 6), 1e-4);
 }
 
-// D9: encoder_decoder_cross_attention inside a block, 4 tokens on 7: queries from the decoder, keys
+// Encoder_decoder_cross_attention inside a block, 4 tokens on 7: queries from the decoder, keys
 // and values from the encoder.
-TEST(TrenTorch, D9CrossAttentionInsideADecoderBlock) {
+TEST(TrenTorch, CrossAttentionInsideADecoderBlock) {
   DecoderLayer<double> decoder({.hidden_size = 12,
                                 .num_attention_heads = 3,
                                 .intermediate_size = 5,
@@ -324,7 +324,7 @@ TEST(TrenTorch, D9CrossAttentionInsideADecoderBlock) {
             1e-13);
 }
 
-TEST(TrenTorch, D9CrossAttentionOfFourQueriesAndSevenKeys) {
+TEST(TrenTorch, CrossAttentionOfFourQueriesAndSevenKeys) {
   const auto attention = values::attention_identity<double>(12, 3);
   const auto x = random<double>(Shape<3>{2, 4, 12}, 14),
              memory = random<double>(Shape<3>{2, 7, 12}, 15);
@@ -332,8 +332,8 @@ TEST(TrenTorch, D9CrossAttentionOfFourQueriesAndSevenKeys) {
   EXPECT_EQ(attention.attention_weights(x, memory).shape(), (Shape<4>{2, 3, 4, 7}));
 }
 
-// D10: heads are consecutive chunks of the features: of 0 ... 7, head 0 has 0 ... 3.
-TEST(TrenTorch, D10HeadsAreConsecutiveChunks) {
+// Heads are consecutive chunks of the features: of 0 ... 7, head 0 has 0 ... 3.
+TEST(TrenTorch, HeadsAreConsecutiveChunks) {
   auto attention = values::attention_identity<double>(8, 2);
   // Two keys; head 0 prefers the one that carries features 0 ... 3, which no other grouping of the
   // features could tell apart.
@@ -347,7 +347,7 @@ TEST(TrenTorch, D10HeadsAreConsecutiveChunks) {
   expect_values(attention(query, keys, memory), {0, 1, 2, 3, 14, 15, 16, 17}, 1e-12);
 }
 
-TEST(TrenTorch, D10OneHeadAfterTheOther) {
+TEST(TrenTorch, OneHeadAfterTheOther) {
   const auto attention = values::attention_identity<double>(12, 3);
   const auto x = random<double>(Shape<3>{2, 5, 12}, 16);
   const auto y = attention(x);
@@ -369,8 +369,8 @@ TEST(TrenTorch, D10OneHeadAfterTheOther) {
   for (Index row = 0; row < 2 * 3 * 5; ++row) EXPECT_EQ(weights.matrix()(row, 2), 0.0);
 }
 
-// D11: the output map comes after the concatenation; the identity leaves it as it is.
-TEST(TrenTorch, D11OutputMapAfterConcatenation) {
+// The output map comes after the concatenation; the identity leaves it as it is.
+TEST(TrenTorch, OutputMapAfterConcatenation) {
   auto attention = values::attention_identity<double>(12, 3);
   const auto x = random<double>(Shape<3>{2, 5, 12}, 17);
   const auto concatenated = attention(x);
@@ -379,8 +379,8 @@ TEST(TrenTorch, D11OutputMapAfterConcatenation) {
   EXPECT_EQ(attention.attention_weights(x, x).shape(), (Shape<4>{2, 3, 5, 5}));
 }
 
-// D12: additive mask, softmax stable for any size of the scores.
-TEST(TrenTorch, D12ScaledDotProductAttention) {
+// Additive mask, softmax stable for any size of the scores.
+TEST(TrenTorch, ScaledDotProductAttention) {
   const auto q = random<double>(Shape<4>{2, 3, 5, 7}, 19, 100.0),
              k = random<double>(Shape<4>{2, 3, 11, 7}, 20),
              v = random<double>(Shape<4>{2, 3, 11, 4}, 21);
@@ -394,8 +394,8 @@ TEST(TrenTorch, D12ScaledDotProductAttention) {
   EXPECT_LT(largest_difference(weights, expected.weights), 1e-12);
 }
 
-// D13: 0 on and below the diagonal, -infinity above.
-TEST(TrenTorch, D13CausalMask) {
+// 0 on and below the diagonal, -infinity above.
+TEST(TrenTorch, CausalMask) {
   const auto mask = rows<double>({{0, -infinity, -infinity}, {0, 0, -infinity}, {0, 0, 0}});
   const auto x = random<double>(Shape<4>{1, 2, 3, 5}, 23);
   Tensor<double, 4> with_matrix, with_flag;
@@ -406,7 +406,7 @@ TEST(TrenTorch, D13CausalMask) {
     for (Index j = 0; j < 3; ++j) EXPECT_EQ(with_flag(0, 1, t, j) > 0, j <= t);
 }
 
-/// D13's build_causal_mask(n).
+/// build_causal_mask(n).
 Tensor<double, 2> causal_mask(Index n) {
   Tensor<double, 2> mask({n, n});
   for (Index t = 0; t < n; ++t)
@@ -414,9 +414,9 @@ Tensor<double, 2> causal_mask(Index n) {
   return mask;
 }
 
-// D13: a decoder block has this mask already: adding it changes no bit, adding its transpose, which
+// A decoder block has this mask already: adding it changes no bit, adding its transpose, which
 // blocks the past, leaves each token itself alone.
-TEST(TrenTorch, D13CausalMaskOfADecoderBlock) {
+TEST(TrenTorch, CausalMaskOfADecoderBlock) {
   NumpyRandom numpy(27);
   const auto block = seeded_block(NormPlacement::post, numpy);
   const auto decoder = decoder_block(block);
@@ -434,7 +434,7 @@ TEST(TrenTorch, D13CausalMaskOfADecoderBlock) {
   }
 }
 
-TEST(TrenTorch, D14SinusoidalPositions) {
+TEST(TrenTorch, SinusoidalPositions) {
   const auto table = sinusoidal_positions<double>(5, 8);
   expect_values(
       values::tensor<double>(Shape<1>{16}, std::vector<double>(table.begin(), table.begin() + 16)),
@@ -449,8 +449,8 @@ TEST(TrenTorch, D14SinusoidalPositions) {
     }
 }
 
-// D15: token and position vectors are simply added.
-TEST(TrenTorch, D15EmbeddingsAreAddedUnscaled) {
+// Token and position vectors are simply added.
+TEST(TrenTorch, EmbeddingsAreAddedUnscaled) {
   Embeddings<double> embeddings(
       {.vocab_size = 2, .hidden_size = 2, .max_position_embeddings = 2, .embedding_norm = false});
   values::set(embeddings.token.weight, {1, 2, 3, 4});
@@ -470,8 +470,8 @@ Tensor<double, 2> apply_rope(const Tensor<double, 2>& x, Index first = 0) {
   return y;
 }
 
-// D16: angles (T, d / 2) are position * 10000^(-2 i / d), for pairs (2 i, 2 i + 1).
-TEST(TrenTorch, D16RopeAngles) {
+// Angles (T, d / 2) are position * 10000^(-2 i / d), for pairs (2 i, 2 i + 1).
+TEST(TrenTorch, RopeAngles) {
   const Index tokens = 9, width = 10;
   std::vector<double> frequencies(5);
   kernels::rotary_frequencies({}, width, frequencies.data());
@@ -489,8 +489,8 @@ TEST(TrenTorch, D16RopeAngles) {
     }
 }
 
-// D16: norms stay, products depend on the difference of positions alone.
-TEST(TrenTorch, D16RopeKeepsNormsAndDifferences) {
+// Norms stay, products depend on the difference of positions alone.
+TEST(TrenTorch, RopeKeepsNormsAndDifferences) {
   const auto q = random<double>(Shape<2>{1, 10}, 28), k = random<double>(Shape<2>{1, 10}, 29);
   for (Index m : {0, 1, 7, 100}) {
     EXPECT_NEAR(apply_rope(q, m).matrix().norm(), q.matrix().norm(), 1e-13);
@@ -522,9 +522,9 @@ Tensor<double, 4> alibi_scores(Index heads, Index tokens, const Mask<double>& ma
   return scores;
 }
 
-// D17: slope i is r^(i + 1) with r = 2^(-8 / n); the bias of key j for query i is -slope (i - j), 0
+// Slope i is r^(i + 1) with r = 2^(-8 / n); the bias of key j for query i is -slope (i - j), 0
 // on the diagonal, and -infinity above it with the causal mask.
-TEST(TrenTorch, D17AlibiSlopesBiasAndCausalMask) {
+TEST(TrenTorch, AlibiSlopesBiasAndCausalMask) {
   const std::vector<double> slopes{.5, .25, .125, .0625, .03125, .015625, .0078125, .00390625};
   for (Index h = 0; h < 8; ++h) {
     EXPECT_EQ(kernels::alibi_slope(h, 8), slopes[static_cast<std::size_t>(h)]);
@@ -549,9 +549,9 @@ TEST(TrenTorch, D17AlibiSlopesBiasAndCausalMask) {
       }
 }
 
-// D17: its rule is a single series for any number of heads, unlike the paper's; where the two
+// Its rule is a single series for any number of heads, unlike the paper's; where the two
 // differ, a bias by offset has the same effect as its alibi_causal_mask.
-TEST(TrenTorch, D17SeriesForSixHeadsByOffsets) {
+TEST(TrenTorch, SeriesForSixHeadsByOffsets) {
   const Index heads = 6, tokens = 7;
   const double ratio = std::pow(2.0, -8.0 / 6);
   Tensor<double, 2> by_offset({heads, 2 * tokens - 1});
@@ -574,7 +574,7 @@ TEST(TrenTorch, D17SeriesForSixHeadsByOffsets) {
             1e-14);
 }
 
-TEST(TrenTorch, D18ExactGELU) {
+TEST(TrenTorch, ExactGELU) {
   const auto x = rows<double>({{-3, -1, -.5, .5, 1, 3}});
   expect_values(gelu(x), {-.00404987, -.15865529, -.15426879, .34573120, .84134471, 2.99595022},
                 5e-7);

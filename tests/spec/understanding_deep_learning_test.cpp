@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Prince, "Understanding Deep Learning", chapter 12: rows C1 to C8. The book writes tokens as
+// Prince, "Understanding Deep Learning", chapter 12. The book writes tokens as
 // columns (D, N) and softmax over columns; the library has tokens as rows, so everything appears
 // transposed.
 
@@ -71,8 +71,8 @@ Tensor<double, 3> tokens(const Matrix& columns) {
   return x;
 }
 
-// C1, notebook 12.1: three vectors from seed 3, parameters from seed 0, no scaling (equation 12.8).
-TEST(UnderstandingDeepLearning, C1SelfAttentionNotebook) {
+// Notebook 12.1: three vectors from seed 3, parameters from seed 0, no scaling (equation 12.8).
+TEST(UnderstandingDeepLearning, SelfAttentionNotebook) {
   NumpyRandom inputs(3);
   Matrix x(4, 3);
   for (Index n = 0; n < 3; ++n) x.col(n) = normal(inputs, 4, 1);
@@ -94,9 +94,9 @@ TEST(UnderstandingDeepLearning, C1SelfAttentionNotebook) {
   EXPECT_LT(largest_difference(attention(tokens(x)), tokens(head.attention(x, 0.5))), 1e-14);
 }
 
-// C2, notebook 12.2: two heads of 4 on (8, 6), concatenated, then Omega_c without a bias; the
+// Notebook 12.2: two heads of 4 on (8, 6), concatenated, then Omega_c without a bias; the
 // notebook prints these numbers.
-TEST(UnderstandingDeepLearning, C2MultiHeadSelfAttentionNotebook) {
+TEST(UnderstandingDeepLearning, MultiHeadSelfAttentionNotebook) {
   NumpyRandom inputs(3);
   const Matrix x = normal(inputs, 8, 6);
   NumpyRandom parameters(0);
@@ -127,8 +127,8 @@ TEST(UnderstandingDeepLearning, C2MultiHeadSelfAttentionNotebook) {
                 5.01e-4);
 }
 
-// C3, equation 12.13: add, normalise, the same network for every column, normalise.
-TEST(UnderstandingDeepLearning, C3TransformerLayer) {
+// Equation 12.13: add, normalise, the same network for every column, normalise.
+TEST(UnderstandingDeepLearning, TransformerLayer) {
   EncoderLayer<double> layer({.hidden_size = 15,
                               .num_attention_heads = 3,
                               .intermediate_size = 31,
@@ -156,9 +156,9 @@ TEST(UnderstandingDeepLearning, C3TransformerLayer) {
   EXPECT_LT(largest_difference(layer(x), tokens(expected)), 1e-13);
 }
 
-// C4: BERT with a vocabulary of 30,000, 1024 wide, 24 layers, 16 heads of 64, one hidden layer of
+// BERT with a vocabulary of 30,000, 1024 wide, 24 layers, 16 heads of 64, one hidden layer of
 // 4096; with 512 positions, two token types and the pooler.
-TEST(UnderstandingDeepLearning, C4SizeOfBert) {
+TEST(UnderstandingDeepLearning, SizeOfBert) {
   const TransformerConfig config{.vocab_size = 30000,
                                  .hidden_size = 1024,
                                  .num_hidden_layers = 24,
@@ -172,8 +172,8 @@ TEST(UnderstandingDeepLearning, C4SizeOfBert) {
             334607360);
 }
 
-// C4: text classification maps the class token's vector to one number, squashed to a probability.
-TEST(UnderstandingDeepLearning, C4ClassTokenThroughALogisticSigmoid) {
+// Text classification maps the class token's vector to one number, squashed to a probability.
+TEST(UnderstandingDeepLearning, ClassTokenThroughALogisticSigmoid) {
   SequenceClassifier<double> model({.vocab_size = 17,
                                     .hidden_size = 10,
                                     .num_hidden_layers = 2,
@@ -193,8 +193,8 @@ TEST(UnderstandingDeepLearning, C4ClassTokenThroughALogisticSigmoid) {
   }
 }
 
-// C5: masked self-attention sets the dot products with later tokens to -infinity.
-TEST(UnderstandingDeepLearning, C5MaskedSelfAttention) {
+// Masked self-attention sets the dot products with later tokens to -infinity.
+TEST(UnderstandingDeepLearning, MaskedSelfAttention) {
   MultiHeadAttention<double> attention({.hidden_size = 10, .num_attention_heads = 2});
   randomize(attention, 4);
   const auto x = random<double>(Shape<3>{2, 7, 10}, 5);
@@ -205,9 +205,9 @@ TEST(UnderstandingDeepLearning, C5MaskedSelfAttention) {
   EXPECT_GT(largest_difference(attention(x, {.causal = true}), attention(x)), 1e-2);
 }
 
-// C5: GPT-3 is 12288 wide, with 96 layers of 96 heads of 128 and 2048 positions; counted by parts,
+// GPT-3 is 12288 wide, with 96 layers of 96 heads of 128 and 2048 positions; counted by parts,
 // and as one model, of which nothing is allocated.
-TEST(UnderstandingDeepLearning, C5SizeOfGpt3) {
+TEST(UnderstandingDeepLearning, SizeOfGpt3) {
   const TransformerConfig config{.vocab_size = 50257,
                                  .hidden_size = 12288,
                                  .num_hidden_layers = 96,
@@ -236,10 +236,10 @@ TEST(UnderstandingDeepLearning, C5SizeOfGpt3) {
   EXPECT_EQ(96 * (attention + network), 173946175488);
 }
 
-// C5, equation 12.15: the probability of a text is the product of those of its tokens given the
+// Equation 12.15: the probability of a text is the product of those of its tokens given the
 // ones before. So all texts of three tokens have probabilities that sum to 1, and each factor is
 // what the decoder says after the text so far alone.
-TEST(UnderstandingDeepLearning, C5ProbabilityOfATextIsAProduct) {
+TEST(UnderstandingDeepLearning, ProbabilityOfATextIsAProduct) {
   const Index vocabulary = 4, length = 3;
   const std::int32_t start = 0;
   TransformerDecoder<double> model({.vocab_size = vocabulary,
@@ -280,9 +280,9 @@ TEST(UnderstandingDeepLearning, C5ProbabilityOfATextIsAProduct) {
   EXPECT_GT(largest, 1.5 * smallest);
 }
 
-// C6, figures 12.13 and 12.14: the decoder's layer: masked self-attention, attention with queries
+// Figures 12.13 and 12.14: the decoder's layer: masked self-attention, attention with queries
 // from X_dec and keys and values from X_enc, and the network, in columns as in the book.
-TEST(UnderstandingDeepLearning, C6DecoderLayer) {
+TEST(UnderstandingDeepLearning, DecoderLayer) {
   DecoderLayer<double> layer({.hidden_size = 15,
                               .num_attention_heads = 3,
                               .intermediate_size = 31,
@@ -333,8 +333,8 @@ TEST(UnderstandingDeepLearning, C6DecoderLayer) {
   EXPECT_LT(largest_difference(y, tokens(expected)), 1e-13);
 }
 
-// C6, figure 12.13: the encoder's result goes to every layer of the decoder.
-TEST(UnderstandingDeepLearning, C6EveryLayerOfTheDecoderSeesTheEncodersResult) {
+// Figure 12.13: the encoder's result goes to every layer of the decoder.
+TEST(UnderstandingDeepLearning, EveryLayerOfTheDecoderSeesTheEncodersResult) {
   TransformerStack<double> model({.encoder = {.hidden_size = 10,
                                               .num_hidden_layers = 2,
                                               .num_attention_heads = 2,
@@ -355,9 +355,9 @@ TEST(UnderstandingDeepLearning, C6EveryLayerOfTheDecoderSeesTheEncodersResult) {
   EXPECT_EQ(model(source, target), x);
 }
 
-// C6: in cross-attention the queries come from one sequence, keys and values from another; the
+// In cross-attention the queries come from one sequence, keys and values from another; the
 // result has the first one's length.
-TEST(UnderstandingDeepLearning, C6CrossAttentionHasTheLengthOfTheQueries) {
+TEST(UnderstandingDeepLearning, CrossAttentionHasTheLengthOfTheQueries) {
   MultiHeadAttention<double> attention({.hidden_size = 10, .num_attention_heads = 2});
   randomize(attention, 6);
   const auto decoder = random<double>(Shape<3>{2, 3, 10}, 7),
@@ -385,9 +385,9 @@ TEST(UnderstandingDeepLearning, C6CrossAttentionHasTheLengthOfTheQueries) {
   EXPECT_LT(largest_difference(y, attention.output(concatenated)), 1e-13);
 }
 
-// C7: absolute positions may be added to the input or to queries and keys alone; relative ones are
+// Absolute positions may be added to the input or to queries and keys alone; relative ones are
 // numbers for each distance that are added to the attention matrix.
-TEST(UnderstandingDeepLearning, C7KindsOfPositions) {
+TEST(UnderstandingDeepLearning, KindsOfPositions) {
   MultiHeadAttention<double> attention({.hidden_size = 10, .num_attention_heads = 2});
   randomize(attention, 9);
   const auto x = random<double>(Shape<3>{1, 5, 10}, 10),
@@ -426,8 +426,8 @@ TEST(UnderstandingDeepLearning, C7KindsOfPositions) {
     }
 }
 
-// C8: Sa[X P] = Sa[X] P for every permutation.
-TEST(UnderstandingDeepLearning, C8SelfAttentionIsCovariantUnderPermutations) {
+// Sa[X P] = Sa[X] P for every permutation.
+TEST(UnderstandingDeepLearning, SelfAttentionIsCovariantUnderPermutations) {
   MultiHeadAttention<double> attention({.hidden_size = 10, .num_attention_heads = 2});
   randomize(attention, 12);
   NumpyRandom numpy(13);

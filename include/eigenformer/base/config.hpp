@@ -8,7 +8,9 @@
 // version and each setting that changes generated code: the instruction set that Eigen compiled for,
 // whether another is chosen at run time and whether exceptions are on. Two translation units with
 // different settings may therefore be linked into one program, each with its own copy; passing a
-// tensor or a module from one to the other fails at link time, with the tag in the message.
+// tensor or a module from one to the other fails at link time, with the tag in the message. The tag
+// names our functions, not Eigen's, of which the linker keeps one copy for all: where settings
+// differ, optimise (-O1 or more), so that they are compiled into the functions that call them.
 
 #if (defined(_MSVC_LANG) ? _MSVC_LANG : __cplusplus) < 202002L
 #error "Eigenformer needs C++20: compile with -std=c++20 or newer"

@@ -19,63 +19,11 @@
 #include <vector>
 
 #include "eigenformer/base/strong_copies.hpp"
-#include "eigenformer/kernels/key_value_panels.hpp"
-#include "eigenformer/kernels/mask.hpp"
+#include "eigenformer/nn/key_value_storage.hpp"
+#include "eigenformer/nn/token_counts.hpp"
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
-
-struct KeyValueCacheConfig {
-  Index batch = 0;
-  Index capacity = 0;  // tokens of each row
-  Index num_key_value_heads = 0;
-  Index head_size = 0;
-
-  friend bool operator==(const KeyValueCacheConfig&, const KeyValueCacheConfig&) = default;
-};
-
-/// How many of `tokens` new tokens batch row b has.
-inline Index token_count(const std::optional<IntegerSequence>& counts, Index b, Index tokens) {
-  return counts ? (*counts)[b] : tokens;
-}
-
-namespace internal {
-
-/// Throws unless `counts` is empty or one number of at most `tokens` for each batch row.
-inline void require_counts(std::string_view who, Index batch, Index tokens,
-                           const std::optional<IntegerSequence>& counts) {
-  if (!counts) return;
-  require(counts->size() == batch, who, ": token counts must be one for each of ", batch,
-          " batch rows; got ", counts->size());
-  for (Index b = 0; b < batch; ++b) {
-    require((*counts)[b] >= 0 && (*counts)[b] <= tokens, who, ": token counts must be in [0, ",
-            tokens, "]; got ", (*counts)[b], " for batch row ", b);
-  }
-}
-
-/// Throws unless rows that hold `lengths` of at most `capacity` tokens have room for the new ones.
-inline void require_room(std::string_view who, std::span<const Index> lengths, Index capacity,
-                         Index tokens, const std::optional<IntegerSequence>& counts) {
-  const auto batch = static_cast<Index>(lengths.size());
-  require_counts(who, batch, tokens, counts);
-  for (Index b = 0; b < batch; ++b) {
-    const Index count = token_count(counts, b, tokens);
-    const Index length = lengths[static_cast<std::size_t>(b)];
-    require(count <= capacity - length, who, ": batch row ", b, " holds ", length, " of at most ",
-            capacity, " tokens; ", count, " more don't fit");
-  }
-}
-
-inline Index longest_after(std::span<const Index> lengths, Index tokens,
-                           const std::optional<IntegerSequence>& counts) {
-  Index longest = 0;
-  for (std::size_t b = 0; b < lengths.size(); ++b) {
-    longest = (std::max)(longest, lengths[b] + token_count(counts, static_cast<Index>(b), tokens));
-  }
-  return longest;
-}
-
-}  // namespace internal
 
 template <class T>
 class KeyValueCache {
@@ -86,7 +34,7 @@ class KeyValueCache {
 
   /// Throws std::invalid_argument for negative sizes.
   explicit KeyValueCache(const KeyValueCacheConfig& config)
-      : storage_(checked(config)), lengths_(static_cast<std::size_t>(config.batch), 0) {}
+      : storage_(config), lengths_(static_cast<std::size_t>(config.batch), 0) {}
 
   Index batch() const { return static_cast<Index>(lengths_.size()); }
   Index capacity() const { return storage_.config.capacity; }
@@ -232,94 +180,11 @@ class KeyValueCache {
   }
 
  private:
-  struct Storage {
-    KeyValueCacheConfig config;
-    Tensor<T, 1> keys, values;
-    Tensor<bool, 1> finite;
-
-    Storage() = default;
-    Storage(const Storage&) = default;
-    Storage(Storage&& other) noexcept { swap(other); }
-    Storage& operator=(Storage other) noexcept {
-      swap(other);
-      return *this;
-    }
-    void swap(Storage& other) noexcept {
-      std::swap(config, other.config);
-      keys.swap(other.keys);
-      values.swap(other.values);
-      finite.swap(other.finite);
-    }
-    explicit Storage(const KeyValueCacheConfig& config_)
-        : config(config_),
-          keys({sizes().key_elements()}),
-          values({sizes().value_elements()}),
-          finite({sizes().tile_count()}) {}
-
-    kernels::KeyValuePanels<T> sizes() const {
-      return {.batch = config.batch,
-              .heads = config.num_key_value_heads,
-              .slots = config.capacity,
-              .head_size = config.head_size,
-              .value_size = config.head_size};
-    }
-
-    kernels::KeyValuePanels<T> panels() { return panels_of<T>(*this); }
-    kernels::KeyValuePanels<const T> panels() const { return panels_of<const T>(*this); }
-
-    template <class Element, class Self>
-    static kernels::KeyValuePanels<Element> panels_of(Self& self) {
-      return {.batch = self.config.batch,
-              .heads = self.config.num_key_value_heads,
-              .slots = self.config.capacity,
-              .head_size = self.config.head_size,
-              .value_size = self.config.head_size,
-              .keys = self.keys.data(),
-              .values = self.values.data(),
-              .finite = self.finite.data()};
-    }
-
-    Index bytes() const {
-      return (keys.size() + values.size()) * static_cast<Index>(sizeof(T)) + finite.size();
-    }
-
-    void copy_row(Index to, const Storage& other, Index from, Index length) {
-      if (length == 0) return;
-      const auto target = panels();
-      const auto source = other.panels();
-      for (Index head = 0; head < config.num_key_value_heads; ++head) {
-        std::copy_n(source.key_panel(from, head, 0),
-                    kernels::whole_panels<T>(length) * config.head_size,
-                    target.key_panel(to, head, 0));
-        for (Index e = 0; e < config.head_size; e += kernels::panel_width<T>) {
-          std::copy_n(source.value_panel(from, head, e, 0), length * kernels::panel_width<T>,
-                      target.value_panel(to, head, e, 0));
-        }
-        std::copy_n(&source.tile_is_finite(from, head, 0), source.tiles(),
-                    &target.tile_is_finite(to, head, 0));
-      }
-    }
-  };
-
-  static const KeyValueCacheConfig& checked(const KeyValueCacheConfig& c) {
-    require(c.batch >= 0 && c.capacity >= 0 && c.num_key_value_heads >= 0 && c.head_size >= 0,
-            "KeyValueCache: batch, capacity, num_key_value_heads and head_size must be >= 0; got ",
-            c.batch, ", ", c.capacity, ", ", c.num_key_value_heads, " and ", c.head_size);
-    constexpr Index most = Index{1} << 31;
-    require(c.batch <= most && c.capacity <= most && c.num_key_value_heads <= most &&
-                c.head_size <= most,
-            "KeyValueCache: batch, capacity, num_key_value_heads and head_size must be at most ",
-            most, "; got ", c.batch, ", ", c.capacity, ", ", c.num_key_value_heads, " and ",
-            c.head_size);
-    require_valid(Shape<4>{c.batch, c.capacity + kernels::key_tile, c.num_key_value_heads,
-                           c.head_size + kernels::key_tile},
-                  sizeof(T));
-    return c;
-  }
+  using Storage = KeyValueStorage<T>;
 
   /// The spare storage gets this configuration.
   void stage(const KeyValueCacheConfig& config) {
-    if (spare_.config != config) spare_ = Storage(checked(config));
+    if (spare_.config != config) spare_ = Storage(config);
     spare_lengths_.resize(static_cast<std::size_t>(config.batch));
   }
 

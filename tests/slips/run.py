@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Puts the slips of slips.txt into a copy of the library, all at once, builds its tests once, and runs
+them for each slip switched on, until one fails. Says which slips no test notices; fails if more than
+one in twenty goes unnoticed.
+
+    tests/slips/run.py build-slips                  all
+    tests/slips/run.py build-slips --only 7 21      those two
+    tests/slips/run.py build-slips --check          only looks whether each text is where it is said to be
+
+slips.txt says how a slip is written. Which one is switched on is said by the variable EIGENFORMER_SLIP.
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+PROGRAMS = ["kernels", "nn", "models", "io", "base", "golden", "faults", "spec"]
+SWITCH = """
+#include <cstdlib>
+/// The number of the slip that is switched on; 0 for none.
+inline const int eigenformer_slip = [] {
+  const char* number = std::getenv("EIGENFORMER_SLIP");
+  return number ? std::atoi(number) : 0;
+}();
+"""
+
+
+def read_slips():
+    """(file, programs, what, old, new) of each slip; see slips.txt."""
+    slips = []
+    text = re.sub(r"^#.*\n", "", (HERE / "slips.txt").read_text(), flags=re.M)
+    for block in filter(None, (part.strip("\n") for part in text.split("\n\n"))):
+        head, *lines = block.split("\n")
+        path, programs, what = (part.strip() for part in head.split("|"))
+        old = "\n".join(line[2:] for line in lines if line.startswith("- "))
+        new = "\n".join(line[2:] for line in lines if line.startswith("+ "))
+        if not old or len(lines) != old.count("\n") + new.count("\n") + 2:
+            sys.exit(f"slips.txt: not a slip:\n{block}")
+        slips.append((path, programs.split(), what, old, new))
+    return slips
+
+
+def instrument(slips, include):
+    """Switches for all slips in the headers below `include`."""
+    texts = {}
+    for number, (path, _, what, old, new) in enumerate(slips, 1):
+        file = include / "eigenformer" / path
+        text = texts.setdefault(file, file.read_text())
+        if text.count(old) != 1:
+            sys.exit(f"slip {number} ({what}): {path} holds this {text.count(old)} times, not once:\n{old}")
+        switch = f"eigenformer_slip == {number}"
+        if old.endswith(";"):
+            both = f"if ({switch}) {{ {new} }} else {{ {old} }}"
+        else:
+            both = f"({switch} ? ({new}) : ({old}))"
+        texts[file] = text.replace(old, both)
+    config = include / "eigenformer" / "base" / "config.hpp"
+    texts[config] = texts.get(config, config.read_text()).replace("#pragma once\n", "#pragma once\n" + SWITCH, 1)
+    for file, text in texts.items():
+        file.write_text(text)
+
+
+def build(folder, slips):
+    source = folder / "source"
+    shutil.rmtree(source, ignore_errors=True)
+    for name in subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).split():
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, source / name)
+    instrument(slips, source / "include")
+    subprocess.check_call(
+        ["cmake", "-S", source, "-B", folder / "build", "-G", "Ninja", "-D", "CMAKE_BUILD_TYPE=Release",
+         "-D", "EIGENFORMER_BUILD_BENCHMARKS=OFF", "-D", "EIGENFORMER_BUILD_EXAMPLES=OFF"],
+        stdout=subprocess.DEVNULL)
+    subprocess.check_call(["cmake", "--build", folder / "build", "--target"]
+                          + [f"{name}_test" for name in PROGRAMS])
+    found = {}
+    for name in PROGRAMS:
+        found[name] = next(path for path in (folder / "build" / "tests").rglob(f"{name}_test") if path.is_file())
+    return found
+
+
+def noticed_by(number, programs, first):
+    """The first program that fails, or None. A crash or an endless loop is noticed too."""
+    environment = dict(os.environ, EIGENFORMER_SLIP=str(number))
+    for name in first + [other for other in PROGRAMS if other not in first]:
+        command = [programs[name], "--gtest_brief=1", "--gtest_fail_fast"]
+        try:
+            done = subprocess.run(command, env=environment, timeout=900, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True, errors="replace")
+        except subprocess.TimeoutExpired:
+            return f"{name}: no end"
+        if done.returncode != 0:
+            failed = re.search(r"\[  FAILED  \] (\S+)", done.stdout)
+            return f"{name}: {failed.group(1) if failed else 'crash'}"
+    return None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--only", type=int, nargs="*")
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args()
+    slips = read_slips()
+    if options.check:
+        copy = options.folder.resolve() / "include"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(ROOT / "include", copy)
+        instrument(slips, copy)
+        print(f"{len(slips)} slips are where they are said to be")
+        return
+    programs = build(options.folder.resolve(), slips)
+    if noticed_by(0, programs, []):
+        sys.exit("the tests fail without a slip")
+    unnoticed, numbers = [], options.only or range(1, len(slips) + 1)
+    for number in numbers:
+        path, first, what, _, _ = slips[number - 1]
+        start = time.time()
+        result = noticed_by(number, programs, first)
+        if not result:
+            unnoticed.append(number)
+        print(f"{number:4} {time.time() - start:6.1f} s  {result or 'NOT NOTICED'}   {path}: {what}", flush=True)
+    share = 1 - len(unnoticed) / len(numbers)
+    print(f"{len(numbers) - len(unnoticed)} of {len(numbers)} slips are noticed, {100 * share:.1f} %")
+    sys.exit(share < 0.95)
+
+
+if __name__ == "__main__":
+    main()
