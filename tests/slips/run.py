@@ -48,24 +48,36 @@ def read_slips():
     return slips
 
 
+def switched(old, alternatives):
+    """`old`, or the alternative whose slip is switched on."""
+    is_statement = old.endswith(";")
+    text = f"{{ {old} }}" if is_statement else f"({old})"
+    for number, new in alternatives:
+        switch = f"eigenformer_slip == {number}"
+        text = f"{{ if ({switch}) {{ {new} }} else {text} }}" if is_statement else f"({switch} ? ({new}) : {text})"
+    return text
+
+
 def instrument(slips, include):
     """Switches for all slips in the headers below `include`."""
-    texts = {}
+    places = {}  # by file and place: the text and what may replace it
     for number, (path, _, what, old, new) in enumerate(slips, 1):
-        file = include / "eigenformer" / path
-        text = texts.setdefault(file, file.read_text())
+        text = (include / "eigenformer" / path).read_text()
         if text.count(old) != 1:
             sys.exit(f"slip {number} ({what}): {path} holds this {text.count(old)} times, not once:\n{old}")
-        switch = f"eigenformer_slip == {number}"
-        if old.endswith(";"):
-            both = f"if ({switch}) {{ {new} }} else {{ {old} }}"
-        else:
-            both = f"({switch} ? ({new}) : ({old}))"
-        texts[file] = text.replace(old, both)
-    config = include / "eigenformer" / "base" / "config.hpp"
-    texts[config] = texts.get(config, config.read_text()).replace("#pragma once\n", "#pragma once\n" + SWITCH, 1)
-    for file, text in texts.items():
+        if old.endswith(";") != new.endswith(";"):
+            sys.exit(f"slip {number} ({what}): a statement can't replace an expression")
+        places.setdefault(path, {}).setdefault((text.index(old), old), []).append((number, new))
+    for path, replacements in places.items():
+        file = include / "eigenformer" / path
+        text, end = file.read_text(), None
+        for (begin, old), alternatives in sorted(replacements.items(), reverse=True):
+            if end is not None and begin + len(old) > end:
+                sys.exit(f"slips {[number for number, _ in alternatives]} of {path} overlap with others")
+            text, end = text[:begin] + switched(old, alternatives) + text[begin + len(old):], begin
         file.write_text(text)
+    config = include / "eigenformer" / "base" / "config.hpp"
+    config.write_text(config.read_text().replace("#pragma once\n", "#pragma once\n" + SWITCH, 1))
 
 
 def build(folder, slips):

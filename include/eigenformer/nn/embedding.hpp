@@ -38,10 +38,10 @@ struct Embedding {
   using WithFormat = Embedding<F>;
 
   EmbeddingConfig config;
-  Weight<Format> weight;  // (num_embeddings, embedding_dim)
+  Weight<Format> weight;  // (num_embeddings, embedding_dim); empty without rows
 
   explicit Embedding(const EmbeddingConfig& config_)
-      : config(checked(config_)), weight({config.num_embeddings, config.embedding_dim}) {}
+      : config(checked(config_)), weight(table_shape()) {}
   EIGENFORMER_STRONG_COPIES(Embedding)
 
   template <class F, class... Layer>
@@ -68,8 +68,7 @@ struct Embedding {
 
   /// The table, as kernels take it. Throws if it doesn't fit the configuration.
   kernels::RightFactor<Scalar> table() const {
-    require_shape("Embedding: weight", weight.shape(),
-                  {config.num_embeddings, config.embedding_dim});
+    require_shape("Embedding: weight", weight.shape(), table_shape());
     return kernels::right_factor(weight);
   }
 
@@ -81,6 +80,11 @@ struct Embedding {
   }
 
  private:
+  Shape<2> table_shape() const {
+    if (config.num_embeddings == 0) return {0, 0};
+    return {config.num_embeddings, config.embedding_dim};
+  }
+
   static const EmbeddingConfig& checked(const EmbeddingConfig& c) {
     require(c.num_embeddings >= 0 && c.embedding_dim >= 0,
             "Embedding: num_embeddings and embedding_dim must be >= 0; got ", c.num_embeddings,
