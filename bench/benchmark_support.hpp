@@ -111,7 +111,7 @@ double parameter_bytes(const M& module) {
   return bytes;
 }
 
-/// A module with drawn weights in a format.
+/// A module with random weights in a format.
 template <class Format, class M>
 auto in_format(M module, std::uint64_t seed) {
   ef::init(module, ef::Key{seed});

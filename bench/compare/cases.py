@@ -90,8 +90,8 @@ def encoders():
     for group, shape in (("encoder_layer", layer), ("encoder", whole)):
         for tokens in (8, 32, 128, 512):
             yield Case(group, str(tokens), tokens=tokens, **shape)
-    draw = random.Random(7)
-    lengths = tuple(min(60, max(5, round(draw.lognormvariate(3.0, 0.5)))) for _ in range(32))
+    random_numbers = random.Random(7)
+    lengths = tuple(min(60, max(5, round(random_numbers.lognormvariate(3.0, 0.5)))) for _ in range(32))
     yield Case("encoder", "ragged", tokens=max(lengths), batch=32, lengths=lengths, **whole)
 
 

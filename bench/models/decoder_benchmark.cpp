@@ -9,7 +9,7 @@ namespace {
 
 using bench::Index;
 
-ef::TransformerDecoder<float> drawn() {
+ef::TransformerDecoder<float> initialized() {
   ef::TransformerDecoder<float> decoder({.vocab_size = 50257,
                                          .hidden_size = 768,
                                          .num_hidden_layers = 12,
@@ -29,10 +29,10 @@ ef::TransformerDecoder<float> drawn() {
 template <class Format>
 const auto& model() {
   if constexpr (std::is_same_v<Format, float>) {
-    static const auto made = drawn();
+    static const auto made = initialized();
     return made;
   } else {
-    static const auto made = ef::pack<Format>(drawn());
+    static const auto made = ef::pack<Format>(initialized());
     return made;
   }
 }

@@ -9,7 +9,7 @@
 //     worse by       what has taken its place is at most so much less similar, in float
 //
 //   format_accuracy decoder DIR
-//     DIR: a decoder of Llama's kind. Its float model draws the texts that all formats then read.
+//     DIR: a decoder of Llama's kind. Its float model samples the texts that all formats then read.
 //     greedy         ids of the greedy text before the first that differs from golden.json's; if
 //                    DIR holds none, from float's
 //     nats           mean negative log-likelihood of the texts' tokens; perplexity: e^nats
@@ -152,16 +152,16 @@ std::vector<std::int32_t> ids_from(const ef::ConfigFile& config, const std::stri
 
 constexpr Index drawn_texts = 40, longest_text = 256;
 
-/// Texts as the model draws them at temperature 1, from its own distribution.
+/// Texts as the model samples them at temperature 1, from its own distribution.
 template <class Decoder>
 ef::TokenRows draw_texts(const Decoder& decoder, std::int32_t begin,
                          const std::vector<std::int32_t>& stop_ids) {
   ef::TokenRows texts(drawn_texts, {begin});
-  const auto drawn = ef::generate(
+  const auto sampled = ef::generate(
       decoder, texts,
       {.max_new_tokens = longest_text, .stop_ids = stop_ids, .do_sample = true, .key = ef::Key{1}});
   for (std::size_t i = 0; i < texts.size(); ++i)
-    texts[i].insert(texts[i].end(), drawn.ids[i].begin(), drawn.ids[i].end());
+    texts[i].insert(texts[i].end(), sampled.ids[i].begin(), sampled.ids[i].end());
   return texts;
 }
 
@@ -169,8 +169,8 @@ ef::TokenRows draw_texts(const Decoder& decoder, std::int32_t begin,
 template <class Decoder>
 std::vector<std::int32_t> greedy_text(const Decoder& decoder, std::int32_t begin, Index length) {
   std::vector<std::int32_t> text = {begin};
-  const auto drawn = ef::generate(decoder, {text}, {.max_new_tokens = length - 1});
-  text.insert(text.end(), drawn.ids[0].begin(), drawn.ids[0].end());
+  const auto sampled = ef::generate(decoder, {text}, {.max_new_tokens = length - 1});
+  text.insert(text.end(), sampled.ids[0].begin(), sampled.ids[0].end());
   return text;
 }
 

@@ -42,13 +42,13 @@ Options read_options(int argc, char** argv, CLI::App& app) {
   app.add_option("--prompt", options.prompt, "text to go on from");
   app.add_option("--ids", options.ids, "token ids to go on from, instead of text");
   app.add_option("--max-new-tokens", c.max_new_tokens, "at most so many tokens");
-  app.add_flag("--sample", c.do_sample, "draw tokens; otherwise the likeliest is taken");
+  app.add_flag("--sample", c.do_sample, "sample tokens; otherwise the likeliest is taken");
   app.add_option("--temperature", c.temperature);
   app.add_option("--top-k", c.top_k, "only the k likeliest; 0: all");
   app.add_option("--top-p", c.top_p, "only the likeliest that together have this probability");
   app.add_option("--min-p", c.min_p, "only those with this part of the likeliest's probability");
   app.add_option("--repetition-penalty", c.repetition_penalty);
-  app.add_option("--seed", options.seed, "the same seed draws the same text");
+  app.add_option("--seed", options.seed, "the same seed samples the same text");
   app.add_option("--threads", options.threads);
   app.parse(argc, argv);
   c.key = ef::Key{options.seed};

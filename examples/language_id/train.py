@@ -11,7 +11,7 @@ a given set of texts and library versions: everything random comes from --seed.
 
 A training example: a language (uniform), a kind of text, a line of it or several short
 ones, a cut of 16 to 160 bytes at word boundaries, at times without punctuation. From word lists,
-sequences of words drawn by frequency are made. Lines that share six words in a row with a line of
+sequences of words sampled by frequency are made. Lines that share six words in a row with a line of
 held_out/ are left out.
 """
 

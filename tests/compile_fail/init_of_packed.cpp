@@ -9,4 +9,4 @@ using Format = ef::Packed<float>;
 using Format = float;
 #endif
 
-void draw(ef::Linear<Format>& module) { ef::init(module, ef::Key{1}); }
+void initialize(ef::Linear<Format>& module) { ef::init(module, ef::Key{1}); }

@@ -13,9 +13,9 @@ using values::largest_difference;
 using values::random;
 using values::randomize;
 
-/// Row t of x (T, D), one head, turned by position first + t.
+/// Row t of x (T, D), one head, rotated by position first + t.
 template <class T>
-Tensor<T, 2> turned(const RotaryConfig& config, const Tensor<T, 2>& x, Index first) {
+Tensor<T, 2> rotated(const RotaryConfig& config, const Tensor<T, 2>& x, Index first) {
   Workspace workspace;
   Scratch scratch(workspace);
   Tensor<T, 2> y(x);
@@ -27,8 +27,8 @@ Tensor<T, 2> turned(const RotaryConfig& config, const Tensor<T, 2>& x, Index fir
 /// One row at a position.
 template <class T>
 Tensor<T, 2> turned_to(Index position, RotaryLayout layout, const std::vector<double>& x) {
-  return turned<T>({.layout = layout},
-                   values::tensor<T>(Shape<2>{1, static_cast<Index>(x.size())}, x), position);
+  return rotated<T>({.layout = layout},
+                    values::tensor<T>(Shape<2>{1, static_cast<Index>(x.size())}, x), position);
 }
 
 /// Attention that turns what it is given: keys in a cache are the inputs at their positions.
@@ -76,14 +76,14 @@ TEST(AttentionPositionFaults, LayoutsAreAPermutationOfEachOther) {
     const auto place = [&](Index i) { return i < size / 2 ? 2 * i : 2 * (i - size / 2) + 1; };
     for (Index t = 0; t < 7; ++t)
       for (Index i = 0; i < size; ++i) paired(t, place(i)) = x(t, i);
-    const auto halves = turned<float>({}, x, 3);
-    const auto neighbours = turned<float>({.layout = RotaryLayout::interleaved}, paired, 3);
+    const auto halves = rotated<float>({}, x, 3);
+    const auto neighbours = rotated<float>({.layout = RotaryLayout::interleaved}, paired, 3);
     for (Index t = 0; t < 7; ++t)
       for (Index i = 0; i < size; ++i) back(t, i) = neighbours(t, place(i));
     EXPECT_EQ(back, halves) << size;
     if (size > 2) {
       EXPECT_GT(
-          largest_difference(turned<float>({.layout = RotaryLayout::interleaved}, x, 3), halves),
+          largest_difference(rotated<float>({.layout = RotaryLayout::interleaved}, x, 3), halves),
           0.1)
           << "one is not the other";
     }
@@ -96,14 +96,14 @@ TEST(AttentionPositionFaults, PositionZeroPairsAndDifferences) {
       const RotaryConfig config{.layout = layout};
       const Index tokens = 11, half = size / 2;
       const auto x = random<double>(Shape<2>{1, size}, 2), z = random<double>(Shape<2>{1, size}, 3);
-      EXPECT_EQ(turned(config, x, 0), x) << "position 0 is the identity";
+      EXPECT_EQ(rotated(config, x, 0), x) << "position 0 is the identity";
 
       Tensor<double, 2> xs({tokens, size}), zs({tokens, size});
       for (Index t = 0; t < tokens; ++t) {
         xs.matrix().row(t) = x.matrix();
         zs.matrix().row(t) = z.matrix();
       }
-      const auto q = turned(config, xs, 0), k = turned(config, zs, 0);
+      const auto q = rotated(config, xs, 0), k = rotated(config, zs, 0);
       for (Index t = 0; t < tokens; ++t)
         for (Index i = 0; i < half; ++i) {
           const Index a = layout == RotaryLayout::halves ? i : 2 * i;
@@ -125,8 +125,8 @@ TEST(AttentionPositionFaults, PartOfEachHead) {
     const auto x = random<float>(Shape<2>{5, 16}, 4);
     Tensor<float, 2> front({5, 4});
     front.matrix() = x.matrix().leftCols(4);
-    const auto y = turned<float>({.partial_rotary_factor = 0.25, .layout = layout}, x, 2);
-    const auto expected = turned<float>({.layout = layout}, front, 2);
+    const auto y = rotated<float>({.partial_rotary_factor = 0.25, .layout = layout}, x, 2);
+    const auto expected = rotated<float>({.layout = layout}, front, 2);
     EXPECT_EQ(y.matrix().leftCols(4), expected.matrix());
     EXPECT_EQ(y.matrix().rightCols(12), x.matrix().rightCols(12));
   }
@@ -173,8 +173,8 @@ TEST(AttentionPositionFaults, EveryFrequencyUpToPosition100000) {
   for (Index i = 0; i < half; ++i) ones(0, i) = 1, exact_ones(0, i) = 1;
   double largest = 0, largest_exact = 0;
   for (Index position = 0; position <= 100000; position += 97) {
-    const auto y = turned<float>({}, ones, position);
-    const auto z = turned<double>({}, exact_ones, position);
+    const auto y = rotated<float>({}, ones, position);
+    const auto z = rotated<double>({}, exact_ones, position);
     for (Index i = 0; i < half; ++i) {
       const long double angle =
           static_cast<long double>(position) *
@@ -217,7 +217,7 @@ TEST(AttentionPositionFaults, RowsAtPositionsOfTheirOwn) {
   for (Index b = 0; b < batch; ++b) {
     Tensor<float, 2> own({tokens, size});
     own.matrix() = x.matrix().middleRows(b * tokens, tokens);
-    const auto expected = turned<float>({}, own, 4 + first[b]);
+    const auto expected = rotated<float>({}, own, 4 + first[b]);
     EXPECT_EQ(y.matrix().middleRows(b * tokens, tokens), expected.matrix()) << b;
   }
 }
@@ -235,9 +235,9 @@ TEST(AttentionPositionFaults, LinearFactorDividesThePosition) {
                             .rope_scaling = {.type = RotaryScalingType::linear, .factor = 2}};
   const auto x = values::rows<double>({{1, 0, 1, 0}});
   const std::vector<double> expected{-.989992, .141120, .999550, .029996};
-  expect_values(turned(scaled, x, 6), expected, 5e-7);
+  expect_values(rotated(scaled, x, 6), expected, 5e-7);
   expect_values(turned_to<double>(3, RotaryLayout::interleaved, {1, 0, 1, 0}), expected, 5e-7);
-  EXPECT_GT(std::abs(turned(scaled, x, 6)(0, 0) - .843854), 1) << "position 12";
+  EXPECT_GT(std::abs(rotated(scaled, x, 6)(0, 0) - .843854), 1) << "position 12";
 
   // The same from keys in a cache, at once and one by one.
   const auto attention = turning_attention(4, 1, scaled);
@@ -263,8 +263,8 @@ TEST(AttentionPositionFaults, LinearFactorsOfEverySizeAndLayout) {
                                                  .factor = static_cast<double>(factor)}};
       const auto x = random<double>(Shape<2>{1, 22}, 6);
       for (Index position : {0, 1, 5, 100}) {
-        EXPECT_LT(largest_difference(turned(scaled, x, position * factor),
-                                     turned<double>({.layout = layout}, x, position)),
+        EXPECT_LT(largest_difference(rotated(scaled, x, position * factor),
+                                     rotated<double>({.layout = layout}, x, position)),
                   1e-12);
       }
     }
@@ -274,12 +274,12 @@ TEST(AttentionPositionFaults, LinearFactorsOfEverySizeAndLayout) {
 // A factor that belongs to no type is not applied.
 TEST(AttentionPositionFaults, FactorWithoutATypeIsNotApplied) {
   const auto x = random<double>(Shape<2>{5, 16}, 7);
-  EXPECT_EQ(turned<double>({.rope_scaling = {.factor = 8}}, x, 3), turned<double>({}, x, 3));
+  EXPECT_EQ(rotated<double>({.rope_scaling = {.factor = 8}}, x, 3), rotated<double>({}, x, 3));
   EXPECT_EQ(
-      turned<double>(
+      rotated<double>(
           {.rope_scaling = {.factor = 8, .original_max_position_embeddings = 2, .length = 100}}, x,
           3),
-      turned<double>({}, x, 3));
+      rotated<double>({}, x, 3));
   EXPECT_EQ(RotaryScaling{}.type, RotaryScalingType::none);
 }
 

@@ -50,8 +50,8 @@ void for_each_decoder(F&& f) {
 
 // ----------------------------------------------------------------- position 0 for every new token
 
-/// Row t of keys turned by position t, in double, written anew.
-Tensor<double, 2> turned(const Tensor<double, 2>& keys, RotaryLayout layout) {
+/// Row t of keys rotated by position t, in double, written anew.
+Tensor<double, 2> rotated(const Tensor<double, 2>& keys, RotaryLayout layout) {
   const Index size = keys.dim(1), half = size / 2;
   Tensor<double, 2> result(keys.shape());
   for (Index t = 0; t < keys.dim(0); ++t)
@@ -90,7 +90,7 @@ TEST(CacheFaults, CachedKeysStandAtTheirPositions) {
     for (Index head = 0; head < 2; ++head) {
       Tensor<double, 2> own({6, 4});
       own.matrix() = keys.matrix().middleCols(head * 4, 4);
-      const auto expected = turned(own, layout);
+      const auto expected = rotated(own, layout);
       for (Index t = 0; t < 6; ++t) {
         const auto key = cache.key(0, head, t), value = cache.value(0, head, t);
         ASSERT_EQ(key.shape(), (Shape<1>{4}));

@@ -325,9 +325,9 @@ TEST(MemoryFaults, WrongShapesAreRefusedWithBothShapes) {
   expect_message([&] { linear(Tensor<float, 3>({2, 7, 5})); }, {"(2, 7, 4)", "(2, 7, 5)"});
   expect_message([&] { linear(Tensor<float, 1>({3})); }, {"(4)", "(3)"});
   Workspace workspace;
-  Tensor<float, 2> x({2, 4}), wrong({3, 3}), turned({3, 2});
+  Tensor<float, 2> x({2, 4}), wrong({3, 3}), transposed({3, 2});
   expect_message([&] { linear.forward(x, wrong, workspace); }, {"(2, 3)", "(3, 3)"});
-  expect_message([&] { linear.forward(x, turned, workspace); }, {"(2, 3)", "(3, 2)"});
+  expect_message([&] { linear.forward(x, transposed, workspace); }, {"(2, 3)", "(3, 2)"});
 
   const Tensor<float, 4> q({1, 2, 5, 7}), k({1, 2, 3, 7}), v({1, 2, 4, 7});
   expect_message([&] { scaled_dot_product_attention(q, k, v); }, {"(1, 2, 3, 7)", "(1, 2, 4, 7)"});

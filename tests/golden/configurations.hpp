@@ -37,13 +37,7 @@ class Fields {
     const auto member = object_.find(name);
     if (member == object_.end()) return false;
     unread_.erase(name);
-    if constexpr (requires { Field::visit([](auto&&...) {}, field); }) {  // a configuration inside
-      Fields inner(*member);
-      read_fields(inner, field);
-      inner.require_all_read();
-    } else if (!convert(*member, field)) {
-      throw std::runtime_error("config: " + name + " can't be " + member->dump());
-    }
+    ef::internal::read_field(ef::parse_json(member->dump(), "config"), name, "config", field);
     return true;
   }
 
@@ -54,42 +48,7 @@ class Fields {
   }
 
  private:
-  using Json = nlohmann::json;
-
-  static bool convert(const Json& value, bool& field) {
-    return value.is_boolean() && (field = value.get<bool>(), true);
-  }
-  static bool convert(const Json& value, Index& field) {
-    return value.is_number_integer() && (field = value.get<Index>(), true);
-  }
-  static bool convert(const Json& value, double& field) {
-    return value.is_number() && (field = value.get<double>(), true);
-  }
-  template <class Field>
-  static bool convert(const Json& value, std::optional<Field>& field) {
-    return convert(value, field.emplace());
-  }
-  template <class Field>
-  static bool convert(const Json& value, ef::OrDefault<Field>& field) {
-    Field read{};
-    return convert(value, read) && (field = read, true);
-  }
-  /// [height, width]
-  static bool convert(const Json& value, ef::ImageSize& field) {
-    return value.is_array() && value.size() == 2 && convert(value[0], field.height) &&
-           convert(value[1], field.width);
-  }
-  template <ef::NamedEnumeration E>
-  static bool convert(const Json& value, E& field) {
-    const auto found = ef::enumerator_named<E>(value.is_string() ? value.get<std::string>() : "");
-    return found && (field = *found, true);
-  }
-  template <class Element>
-  static bool convert(const Json&, std::vector<Element>&) {
-    return false;  // layers that differ: no golden case
-  }
-
-  const Json& object_;
+  const nlohmann::json& object_;
   std::set<std::string> unread_;
 };
 

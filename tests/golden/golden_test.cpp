@@ -163,13 +163,13 @@ TEST(GoldenConfigurations, TakeOnlyFieldsOfTheirType) {
   EXPECT_ERROR(parse<Config>(R"({"hidden_sizes": 10})"), std::runtime_error,
                "config: hidden_sizes is not a field of the configuration");
   EXPECT_ERROR(parse<Config>(R"({"hidden_size": 10.5})"), std::runtime_error,
-               "config: hidden_size can't be 10.5");
+               "config: hidden_size must be an integer that fits; got 10.5");
   EXPECT_ERROR(parse<Config>(R"({"query_bias": 1})"), std::runtime_error,
-               "config: query_bias can't be 1");
+               "config: query_bias must be true or false; got 1");
   EXPECT_ERROR(parse<Config>(R"({"activation": "swish"})"), std::runtime_error,
-               "config: activation can't be \"swish\"");
+               "config: activation must be one of ");
   EXPECT_ERROR(parse<ef::PatchEmbeddingConfig>(R"({"image_size": [3]})"), std::runtime_error,
-               "config: image_size can't be [3]");
+               "config: image_size must be [height, width]; got [3]");
 }
 
 }  // namespace

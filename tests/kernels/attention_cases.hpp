@@ -70,7 +70,7 @@ inline constexpr MaskKind mask_kinds[] = {
      .broadcast = {1, 0, 0, 0}},
 };
 
-/// Draws a mask of the kind. `mask()` views what this object holds.
+/// A random mask of the kind. `mask()` views what this object holds.
 template <class T>
 class RandomMask {
  public:

@@ -186,7 +186,7 @@ TYPED_TEST(InstructionSets, ExponentialsOfLowScoresAreZeroAndNanStaysNan) {
 }
 
 /// Numbers that int8 panels and rows may hold, and sums that don't fit into 16 bits.
-std::int8_t drawn(Index i) { return static_cast<std::int8_t>(i * 97 % 255 - 127); }
+std::int8_t byte_at(Index i) { return static_cast<std::int8_t>(i * 97 % 255 - 127); }
 
 TEST(CompressedInstructionSets, IntegerProductsAreExact) {
   for (const auto* machine : compressed_sets()) {
@@ -202,7 +202,7 @@ TEST(CompressedInstructionSets, IntegerProductsAreExact) {
       std::vector<std::int8_t> a(static_cast<std::size_t>(rows * stride), machine->zero_point);
       for (Index m = 0; m < rows; ++m) {
         for (Index i = 0; i < depth; ++i)
-          a[static_cast<std::size_t>(m * stride + i)] = written(m % 2 == 0 ? 127 : drawn(m + i));
+          a[static_cast<std::size_t>(m * stride + i)] = written(m % 2 == 0 ? 127 : byte_at(m + i));
       }
       const Index panel = stride * k::panel_width<float>;
       std::vector<std::int8_t> panels(
@@ -214,7 +214,7 @@ TEST(CompressedInstructionSets, IntegerProductsAreExact) {
       };
       for (Index n = 0; n < columns; ++n) {
         for (Index i = 0; i < depth; ++i)
-          panels[place(n, i)] = n % 3 == 0 ? std::int8_t{-127} : drawn(n * depth + i);
+          panels[place(n, i)] = n % 3 == 0 ? std::int8_t{-127} : byte_at(n * depth + i);
       }
       const std::vector<float> a_scales(static_cast<std::size_t>(rows), 1.0f);
       const std::vector<float> b_scales(static_cast<std::size_t>(columns), 1.0f);
@@ -287,7 +287,7 @@ TEST(CompressedInstructionSets, Bfloat16AndInt8PanelsAreReadAsWritten) {
       for (Index n = 0; n < columns; ++n) {
         for (Index i = 0; i < depth; ++i) {
           half(n, i) = ef::to_bfloat16(static_cast<float>(n * depth + i) - 100.0f);
-          byte(n, i) = drawn(n * depth + i);
+          byte(n, i) = byte_at(n * depth + i);
         }
       }
       const auto product = [&](const auto* panels, Index stored_depth) {

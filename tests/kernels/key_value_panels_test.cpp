@@ -91,7 +91,7 @@ struct Vectors {
   }
 };
 
-Index draw(ef::Key& key, Index below) {
+Index random_below(ef::Key& key, Index below) {
   key = key.fold_in(1);
   return static_cast<Index>(key.bits(0) % static_cast<std::uint64_t>(below));
 }
@@ -119,13 +119,13 @@ TYPED_TEST(KeyValuePanelsTest, AnySlotsInAnyPieces) {
       std::fill(values.begin(), values.end(), Storage<T>::untouched);
       ef::Workspace workspace;
       for (std::uint64_t round = 0; round < 9; ++round) {
-        const Index tokens = 1 + draw(key, slots);
+        const Index tokens = 1 + random_below(key, slots);
         Vectors<T> k(round % 2 == 0, batch, tokens, heads, head_size, 2 * round);
         Vectors<T> v(round % 3 == 0, batch, tokens, heads, value_size, 2 * round + 1);
         std::vector<Index> first, counts;
         for (Index b = 0; b < batch; ++b) {
-          counts.push_back(round == 0 ? tokens : draw(key, tokens + 1));
-          first.push_back(round == 0 ? 0 : draw(key, slots - counts.back() + 1));
+          counts.push_back(round == 0 ? tokens : random_below(key, tokens + 1));
+          first.push_back(round == 0 ? 0 : random_below(key, slots - counts.back() + 1));
           for (Index i = 0; i < counts.back(); ++i) {
             for (Index head = 0; head < heads; ++head) {
               for (Index d = 0; d < head_size; ++d)
@@ -216,12 +216,12 @@ TYPED_TEST(KeyValuePanelsTest, ACacheReadsThemBack) {
       {.batch = 2, .capacity = capacity, .num_key_value_heads = heads, .head_size = size});
   Vectors<T> k(false, 2, capacity, heads, size, 1), v(false, 2, capacity, heads, size, 2);
   for (Index i = 0; i < 40; ++i) {
-    k.at(i % 2, draw(key, capacity), i % 3, i % size) = bad[i % 2];
-    v.at(i % 2, draw(key, capacity), i % 3, i % size) = bad[i % 2];
+    k.at(i % 2, random_below(key, capacity), i % 3, i % size) = bad[i % 2];
+    v.at(i % 2, random_below(key, capacity), i % 3, i % size) = bad[i % 2];
   }
   ef::Workspace workspace;
   for (Index begin = 0; begin < capacity;) {
-    const Index count = std::min(1 + draw(key, 41), capacity - begin);
+    const Index count = std::min(1 + random_below(key, 41), capacity - begin);
     Vectors<T> some_k(true, 2, count, heads, size, 1), some_v = some_k;
     for (Index b = 0; b < 2; ++b) {
       for (Index i = 0; i < count * heads * size; ++i) {

@@ -22,7 +22,7 @@ ef::TransformerConfig small() {
 }
 
 template <class Model, class Config>
-Model drawn(const Config& config) {
+Model initialized(const Config& config) {
   Model model(config);
   ef::init(model, ef::Key{3});
   return model;
@@ -30,7 +30,7 @@ Model drawn(const Config& config) {
 
 // With an offset, the first queries would see keys of the future.
 TEST(DecoderArguments, OffsetsOfQueriesAreRefused) {
-  const auto decoder = drawn<ef::TransformerDecoder<float>>(small());
+  const auto decoder = initialized<ef::TransformerDecoder<float>>(small());
   const Ids ids({1, 5});
   ef::DecoderInputs<float> inputs;
   inputs.mask.query_offset = 3;
@@ -46,14 +46,14 @@ TEST(DecoderArguments, OffsetsOfQueriesAreRefused) {
 }
 
 TEST(DecoderArguments, TheTableOfAnotherModuleStaysAnothersInOtherFormats) {
-  const auto model = drawn<ef::Transformer<float>>(
+  const auto model = initialized<ef::Transformer<float>>(
       ef::TransformerConfig{.vocab_size = 11, .hidden_size = 8, .intermediate_size = 5});
   const auto wide = ef::cast<double>(model.decoder);
   EXPECT_EQ(ef::count_parameters(wide), ef::count_parameters(model.decoder));
 }
 
 TEST(DecoderArguments, CachesThatWereMovedFromAreRefused) {
-  const auto attention = drawn<ef::MultiHeadAttention<float>>(
+  const auto attention = initialized<ef::MultiHeadAttention<float>>(
       ef::MultiHeadAttentionConfig{.hidden_size = 8, .num_attention_heads = 2});
   auto cache = attention.make_cache(2, 4);
   const auto moved = std::move(cache);
@@ -72,9 +72,9 @@ TEST(DecoderArguments, ACacheOfOtherHeadsKeepsItsMemory) {
                                .num_attention_heads = 2,
                                .intermediate_size = 13,
                                .cross_attention = true};
-  const auto two = drawn<ef::DecoderStack<float>>(config);
+  const auto two = initialized<ef::DecoderStack<float>>(config);
   config.num_attention_heads = 4;
-  const auto four = drawn<ef::DecoderStack<float>>(config);
+  const auto four = initialized<ef::DecoderStack<float>>(config);
   const auto memory = reference::random_tensor<float, 3>({1, 4, 8}, 1);
   const auto longer = reference::random_tensor<float, 3>({1, 9, 8}, 2);
   const auto x = reference::random_tensor<float, 3>({1, 3, 8}, 3);
@@ -92,10 +92,11 @@ TEST(DecoderArguments, ACacheOfOtherHeadsKeepsItsMemory) {
 }
 
 TEST(DecoderArguments, ALayersCacheNeedsItsMemory) {
-  const auto layer = drawn<ef::DecoderLayer<float>>(ef::TransformerConfig{.hidden_size = 8,
-                                                                          .num_attention_heads = 2,
-                                                                          .intermediate_size = 13,
-                                                                          .cross_attention = true});
+  const auto layer =
+      initialized<ef::DecoderLayer<float>>(ef::TransformerConfig{.hidden_size = 8,
+                                                                 .num_attention_heads = 2,
+                                                                 .intermediate_size = 13,
+                                                                 .cross_attention = true});
   const ef::Tensor<float, 3> x({1, 3, 8});
   ef::Tensor<float, 3> y(x.shape());
   ef::Workspace workspace;
@@ -107,7 +108,7 @@ TEST(DecoderArguments, ALayersCacheNeedsItsMemory) {
 
 // Lengths that are the cache's own grow while the call runs.
 TEST(DecoderArguments, KeyLengthsMayBeTheCachesOwn) {
-  const auto attention = drawn<ef::MultiHeadAttention<float>>(
+  const auto attention = initialized<ef::MultiHeadAttention<float>>(
       ef::MultiHeadAttentionConfig{.hidden_size = 8, .num_attention_heads = 2});
   const auto past = reference::random_tensor<float, 3>({1, 4, 8}, 1);
   const auto x = reference::random_tensor<float, 3>({1, 2, 8}, 2);
@@ -123,7 +124,7 @@ TEST(DecoderArguments, KeyLengthsMayBeTheCachesOwn) {
 }
 
 TEST(DecoderArguments, GenerationThatCannotFitIsRefusedBeforeItBegins) {
-  const auto decoder = drawn<ef::TransformerDecoder<float>>(small());
+  const auto decoder = initialized<ef::TransformerDecoder<float>>(small());
   int tokens = 0;
   const auto count = [&](Index, std::int32_t) { ++tokens; };
   ef::Workspace workspace;

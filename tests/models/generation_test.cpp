@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Texts from scripted models, whose logits are a function of the tokens read: greedy, drawn and by
+// Texts from scripted models, whose logits are a function of the tokens read: greedy, sampled and by
 // beam search.
 #include "eigenformer/models/generation.hpp"
 
@@ -84,7 +84,7 @@ class Generation : public ::testing::Test {};
 using Scalars = ::testing::Types<float, double>;
 TYPED_TEST_SUITE(Generation, Scalars);
 
-// ------------------------------------------------------------------ greedy and drawn
+// ------------------------------------------------------------------ greedy and sampled
 
 TYPED_TEST(Generation, TextsAgreeWithPlainLoops) {
   const GenerationConfig configs[] = {
@@ -190,26 +190,26 @@ TYPED_TEST(Generation, OneTokenVocabulary) {
 
 // ------------------------------------------------------------------ randomness
 
-const GenerationConfig drawn{.max_new_tokens = 25,
-                             .stop_ids = {2},
-                             .temperature = 1.5,
-                             .do_sample = true,
-                             .key = ef::Key{42}};
+const GenerationConfig sampled{.max_new_tokens = 25,
+                               .stop_ids = {2},
+                               .temperature = 1.5,
+                               .do_sample = true,
+                               .key = ef::Key{42}};
 
 TYPED_TEST(Generation, TheSameKeyGivesTheSameText) {
   const LogitsAfter script = random_script(vocab_size, 1);
-  const Generated first = texts_of<TypeParam>(script, prompts, drawn);
-  GenerationConfig other = drawn;
+  const Generated first = texts_of<TypeParam>(script, prompts, sampled);
+  GenerationConfig other = sampled;
   other.key = ef::Key{43};
   EXPECT_NE(texts_of<TypeParam>(script, prompts, other).ids, first.ids);
-  EXPECT_EQ(texts_of<TypeParam>(script, prompts, drawn).ids, first.ids);
-  EXPECT_NE(first.ids[1], first.ids[4]) << "equal prompts have draws of their own";
+  EXPECT_EQ(texts_of<TypeParam>(script, prompts, sampled).ids, first.ids);
+  EXPECT_NE(first.ids[1], first.ids[4]) << "equal prompts are sampled independently";
 }
 
 TYPED_TEST(Generation, OtherRowsMakeNoDifference) {
   const LogitsAfter script = random_script(vocab_size, 1);
   for (const bool do_sample : {false, true}) {
-    GenerationConfig config = drawn;
+    GenerationConfig config = sampled;
     config.do_sample = do_sample;
     const Generated all = texts_of<TypeParam>(script, prompts, config);
     for (std::size_t b = 0; b < prompts.size(); ++b) {
@@ -229,7 +229,7 @@ TYPED_TEST(Generation, ThreadsMakeNoDifference) {
   constexpr Index many = 9001;  // enough to be split
   const LogitsAfter script = random_script(many, 1);
   for (Index beams : {1, 3}) {
-    GenerationConfig config = drawn;
+    GenerationConfig config = sampled;
     config.max_new_tokens = 6;
     config.do_sample = beams == 1;
     config.num_beams = beams;
@@ -246,7 +246,7 @@ TYPED_TEST(Generation, ThreadsMakeNoDifference) {
 }
 
 // Pairs of first and second tokens of many rows with one prompt have the frequencies of the script;
-// the draws of a row depend neither on each other nor on those of other rows.
+// the numbers of a row depend neither on each other nor on those of other rows.
 TYPED_TEST(Generation, TextsHaveTheFrequenciesOfTheScript) {
   constexpr Index size = 5, rows = 40000;
   const LogitsAfter script = random_script(size, 2, 0.7);
@@ -631,7 +631,7 @@ TYPED_TEST(Generation, TakesDecoders) {
   };
   ef::ThreadPool pool(2);
   ef::Workspace workspace(pool);
-  for (GenerationConfig config : {drawn, beam_configs[1], beam_configs[4], beam_configs[7]}) {
+  for (GenerationConfig config : {sampled, beam_configs[1], beam_configs[4], beam_configs[7]}) {
     config.max_new_tokens = 17;
     const Generated expected = texts_of<T>(script, prompts, config);
     const Generated texts = ef::generate(decoder, prompts, config, workspace);

@@ -137,7 +137,8 @@ TYPED_TEST(Sampling, DrawsAgreeWithPlainLoops) {
   this->for_many_rows([&](auto x) {
     for (std::uint64_t i = 0; i < 50; ++i) {
       const double uniform = ef::Key(11).uniform(i);
-      EXPECT_EQ(ef::draw_token(this->view(x), uniform, this->scratch), reference::draw(x, uniform));
+      EXPECT_EQ(ef::sample_token(this->view(x), uniform, this->scratch),
+                reference::sample(x, uniform));
     }
   });
 }
@@ -305,7 +306,7 @@ TYPED_TEST(Sampling, AllButOneImpossible) {
     logits[only] = -3;
     EXPECT_EQ(ef::greedy_token(this->view(logits)), static_cast<std::int32_t>(only));
     for (double uniform : {0.0, 0.5, 1 - 0x1p-53}) {
-      EXPECT_EQ(ef::draw_token(this->view(logits), uniform, this->scratch),
+      EXPECT_EQ(ef::sample_token(this->view(logits), uniform, this->scratch),
                 static_cast<std::int32_t>(only));
     }
     auto x = logits;
@@ -385,25 +386,25 @@ TYPED_TEST(Sampling, LargeTemperaturesApproachTheUniformDistribution) {
   const SamplingConfig config{.temperature = 1e30, .do_sample = true};
   ef::choose_token(this->view(x), {}, config, 0, this->scratch);
   for (const auto& [uniform, token] : {std::pair{0.33, 0}, {0.34, 1}, {0.66, 1}, {0.67, 3}})
-    EXPECT_EQ(ef::draw_token(this->view(x), uniform, this->scratch), token) << uniform;
+    EXPECT_EQ(ef::sample_token(this->view(x), uniform, this->scratch), token) << uniform;
 }
 
 TYPED_TEST(Sampling, DrawsInvertTheCumulativeDistribution) {
   typename TestFixture::Row x{
       reference::nothing<TypeParam>, 0, reference::nothing<TypeParam>, 0, 0, 0,
       reference::nothing<TypeParam>};
-  const std::pair<double, int> draws[] = {
+  const std::pair<double, int> samples[] = {
       {0, 1},   {0.25 - 0x1p-53, 1}, {0.25, 3}, {0.49, 3},
       {0.5, 4}, {0.75, 5},           {0.99, 5}, {1 - 0x1p-53, 5}};
-  for (const auto& [uniform, token] : draws)
-    EXPECT_EQ(ef::draw_token(this->view(x), uniform, this->scratch), token) << uniform;
+  for (const auto& [uniform, token] : samples)
+    EXPECT_EQ(ef::sample_token(this->view(x), uniform, this->scratch), token) << uniform;
 }
 
 TYPED_TEST(Sampling, TheLastDrawIsPossibleForEverySum) {
   for (Index size = 1; size < 400; ++size) {
     auto x = this->random_logits(size, static_cast<std::uint64_t>(size));
     x.push_back(reference::nothing<TypeParam>);
-    const std::int32_t token = ef::draw_token(this->view(x), 1 - 0x1p-53, this->scratch);
+    const std::int32_t token = ef::sample_token(this->view(x), 1 - 0x1p-53, this->scratch);
     ASSERT_LT(token, size);
     EXPECT_TRUE(std::isfinite(x[static_cast<std::size_t>(token)]));
   }
@@ -416,7 +417,7 @@ TYPED_TEST(Sampling, NothingCanBeChosenFromBadLogits) {
   using Use = void (*)(ef::TensorView<TypeParam, 1>, ef::Arena&);
   const std::pair<const char*, Use> uses[] = {
       {"greedy_token", [](auto x, ef::Arena&) { ef::greedy_token(x); }},
-      {"draw_token", [](auto x, ef::Arena& arena) { ef::draw_token(x, 0.5, arena); }},
+      {"sample_token", [](auto x, ef::Arena& arena) { ef::sample_token(x, 0.5, arena); }},
       {"keep_top_k", [](auto x, ef::Arena& arena) { ef::keep_top_k(x, 3, arena); }},
       {"keep_top_k, all", [](auto x, ef::Arena& arena) { ef::keep_top_k(x, 0, arena); }},
       {"keep_top_p", [](auto x, ef::Arena& arena) { ef::keep_top_p(x, 0.5, arena); }},
@@ -424,7 +425,7 @@ TYPED_TEST(Sampling, NothingCanBeChosenFromBadLogits) {
       {"keep_min_p", [](auto x, ef::Arena& arena) { ef::keep_min_p(x, 0.5, arena); }},
       {"choose_token, greedy",
        [](auto x, ef::Arena& arena) { ef::choose_token(x, {}, {}, 0.5, arena); }},
-      {"choose_token, drawn",
+      {"choose_token, sampled",
        [](auto x, ef::Arena& arena) {
          ef::choose_token(x, {}, {.temperature = 1e-40, .top_k = 5, .do_sample = true}, 0.5, arena);
        }},
@@ -476,7 +477,7 @@ TYPED_TEST(Sampling, BadArguments) {
             std::string::npos);
   for (double uniform : {-0.1, 1.0, not_a_number}) {
     EXPECT_NE(
-        this->error_of([&] { ef::draw_token(logits, uniform, this->scratch); }).find("in [0, 1)"),
+        this->error_of([&] { ef::sample_token(logits, uniform, this->scratch); }).find("in [0, 1)"),
         std::string::npos);
   }
 }
@@ -510,18 +511,18 @@ TEST(SamplingConfig, ChecksItsNumbers) {
 
 // ------------------------------------------------------------------ frequencies
 
-// Pearson's statistic of n draws is within six deviations of its mean, the number of classes less
-// one; and nothing is drawn that isn't left.
+// Pearson's statistic of n samples is within six deviations of its mean, the number of classes less
+// one; and nothing is sampled that isn't left.
 template <class T>
 void expect_frequencies(std::vector<T> logits, const SamplingConfig& config, ef::Key key) {
-  constexpr std::uint64_t draws = 100000;
+  constexpr std::uint64_t samples = 100000;
   const auto size = static_cast<Index>(logits.size());
   std::vector<T> left = logits;
   reference::choose(left, {}, config, 0);
   const auto p = reference::probabilities(left);
   std::vector<double> counts(logits.size(), 0);
   ef::Arena arena;
-  for (std::uint64_t i = 0; i < draws; ++i) {
+  for (std::uint64_t i = 0; i < samples; ++i) {
     std::vector<T> x = logits;
     const std::int32_t token =
         ef::choose_token(ef::TensorView<T, 1>(x.data(), {size}), {}, config, key.uniform(i), arena);
@@ -529,12 +530,12 @@ void expect_frequencies(std::vector<T> logits, const SamplingConfig& config, ef:
   }
   double statistic = 0, classes = 0;
   for (std::size_t j = 0; j < p.size(); ++j) {
-    const auto expected = static_cast<double>(p[j] * draws);
+    const auto expected = static_cast<double>(p[j] * samples);
     if (p[j] == 0) {
       EXPECT_EQ(counts[j], 0);
       continue;
     }
-    ASSERT_GT(expected, 20) << "too few draws for the statistic";
+    ASSERT_GT(expected, 20) << "too few samples for the statistic";
     statistic += (counts[j] - expected) * (counts[j] - expected) / expected;
     classes += 1;
   }

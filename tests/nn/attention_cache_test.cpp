@@ -272,7 +272,7 @@ TYPED_TEST(AttentionCacheTest, BadTokensAreForgottenByTruncation) {
   }
 }
 
-// The key of token t is turned by position t, values by none.
+// The key of token t is rotated by position t, values by none.
 TYPED_TEST(AttentionCacheTest, KeysStandAtTheirPositions) {
   using T = TypeParam;
   const auto module = make<T>({.kind = ef::AttentionPosition::rotary}, 3);
@@ -280,21 +280,21 @@ TYPED_TEST(AttentionCacheTest, KeysStandAtTheirPositions) {
   const Tensor<T, 3> x = tokens<T>(2, 11);
   ef::Workspace workspace;
   auto at_once = module.make_cache(2, 11), in_steps = module.make_cache(2, 11),
-       unturned = plain.make_cache(2, 11);
+       unrotated = plain.make_cache(2, 11);
   run(module, x, pieces::equal_pieces(2, 0, 11, 11), at_once, workspace);
   run(module, x, pieces::ragged_pieces({0, 0}, {11, 11}, 3, 4), in_steps, workspace);
-  run(plain, x, pieces::equal_pieces(2, 0, 11, 11), unturned, workspace);
+  run(plain, x, pieces::equal_pieces(2, 0, 11, 11), unrotated, workspace);
   for (Index b = 0; b < 2; ++b) {
     for (Index head = 0; head < 3; ++head) {
       for (Index t = 0; t < 11; ++t) {
         const Tensor<T, 1> key = in_steps.key(b, head, t);
         EXPECT_TRUE(reference::same_bits(key, at_once.key(b, head, t)));
-        EXPECT_TRUE(reference::same_bits(in_steps.value(b, head, t), unturned.value(b, head, t)));
-        EXPECT_EQ(bool(reference::same_bits(key, unturned.key(b, head, t))), t == 0);
-        Tensor<T, 1> turned = unturned.key(b, head, t);
+        EXPECT_TRUE(reference::same_bits(in_steps.value(b, head, t), unrotated.value(b, head, t)));
+        EXPECT_EQ(bool(reference::same_bits(key, unrotated.key(b, head, t))), t == 0);
+        Tensor<T, 1> rotated = unrotated.key(b, head, t);
         for (Index i = 0; i < head_size / 2; ++i) {
           const double angle = double(t) * std::pow(10000.0, -double(2 * i) / head_size);
-          const T low = turned(i), high = turned(i + head_size / 2);
+          const T low = rotated(i), high = rotated(i + head_size / 2);
           const double tolerance = 20 * double(std::numeric_limits<T>::epsilon());
           EXPECT_NEAR(double(key(i)), low * std::cos(angle) - high * std::sin(angle), tolerance);
           EXPECT_NEAR(double(key(i + head_size / 2)),

@@ -220,12 +220,12 @@ TEST(KeyValueCache, ReorderingAllRowsAwayKeepsTheSizes) {
 TEST(KeyValueCache, ReorderingAgainAllocatesNothing) {
   Watched watched(3, 150);
   watched.append({149, 2, 17});
-  const std::vector<Index> turn = {2, 0, 1};
-  watched.cache.reorder(turn);
+  const std::vector<Index> rotation = {2, 0, 1};
+  watched.cache.reorder(rotation);
   const long before = reference::allocations();
-  for (int i = 0; i < 5; ++i) watched.cache.reorder(turn);
+  for (int i = 0; i < 5; ++i) watched.cache.reorder(rotation);
   EXPECT_EQ(reference::allocations(), before);
-  EXPECT_TRUE(watched.agrees()) << "six turns are none";
+  EXPECT_TRUE(watched.agrees()) << "six rotations by three rows change nothing";
 }
 
 TEST(KeyValueCache, CopiesAreDeep) {

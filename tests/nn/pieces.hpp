@@ -51,8 +51,8 @@ inline std::vector<Piece> random_pieces(Index batch, Index begin, Index end, Ind
   std::vector<Piece> list;
   const ef::Key key(seed);
   for (std::uint64_t i = 0; begin < end; ++i) {
-    const Index drawn = 1 + static_cast<Index>(key.bits(i) % static_cast<std::uint64_t>(largest));
-    const Index tokens = std::min(drawn, end - begin);
+    const Index count = 1 + static_cast<Index>(key.bits(i) % static_cast<std::uint64_t>(largest));
+    const Index tokens = std::min(count, end - begin);
     list.push_back({Counts(static_cast<std::size_t>(batch), tokens), tokens});
     begin += tokens;
   }
@@ -68,9 +68,9 @@ inline std::vector<Piece> ragged_pieces(Counts begin, const Counts& end, Index l
     key = key.fold_in(1);
     Piece piece;
     for (std::size_t b = 0; b < begin.size(); ++b) {
-      const auto drawn =
+      const auto count =
           static_cast<Index>(key.bits(b) % (static_cast<std::uint64_t>(largest) + 1));
-      piece.counts.push_back(std::min(drawn, end[b] - begin[b]));
+      piece.counts.push_back(std::min(count, end[b] - begin[b]));
       begin[b] += piece.counts.back();
       piece.tokens = std::max(piece.tokens, piece.counts.back());
     }

@@ -84,7 +84,7 @@ void min_p(Logits<T>& x, double ratio) {
 }
 
 template <class T>
-std::int32_t draw(const Logits<T>& x, double uniform) {
+std::int32_t sample(const Logits<T>& x, double uniform) {
   const std::vector<Real> p = probabilities(x);
   Real sum = 0;
   for (std::size_t j = 0; j < x.size(); ++j) {
@@ -104,7 +104,7 @@ std::int32_t choose(Logits<T>& x, const std::vector<std::int32_t>& tokens,
   top_k(x, config.top_k);
   top_p(x, config.top_p);
   min_p(x, config.min_p);
-  return draw(x, uniform);
+  return sample(x, uniform);
 }
 
 }  // namespace reference

@@ -6,12 +6,14 @@ one in twenty goes unnoticed.
 
     tests/slips/run.py build-slips                  all
     tests/slips/run.py build-slips --only 7 21      those two
+    tests/slips/run.py build-slips --built          without building again
     tests/slips/run.py build-slips --check          only looks whether each text is where it is said to be
 
 slips.txt says how a slip is written. Which one is switched on is said by the variable EIGENFORMER_SLIP.
 """
 
 import argparse
+import concurrent.futures
 import os
 import pathlib
 import re
@@ -83,8 +85,9 @@ def instrument(slips, include):
 def build(folder, slips):
     source = folder / "source"
     shutil.rmtree(source, ignore_errors=True)
-    for name in subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).split():
-        (source / name).parent.mkdir(parents=True, exist_ok=True)
+    for name in ["include", "tests", "cmake"]:
+        shutil.copytree(ROOT / name, source / name)
+    for name in ["CMakeLists.txt", "README.md", "LICENSE"]:
         shutil.copy2(ROOT / name, source / name)
     instrument(slips, source / "include")
     subprocess.check_call(
@@ -93,6 +96,9 @@ def build(folder, slips):
         stdout=subprocess.DEVNULL)
     subprocess.check_call(["cmake", "--build", folder / "build", "--target"]
                           + [f"{name}_test" for name in PROGRAMS])
+
+
+def find_programs(folder):
     found = {}
     for name in PROGRAMS:
         found[name] = next(path for path in (folder / "build" / "tests").rglob(f"{name}_test") if path.is_file())
@@ -119,6 +125,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--only", type=int, nargs="*")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--built", action="store_true")
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
     slips = read_slips()
@@ -129,17 +137,24 @@ def main():
         instrument(slips, copy)
         print(f"{len(slips)} slips are where they are said to be")
         return
-    programs = build(options.folder.resolve(), slips)
+    folder = options.folder.resolve()
+    if not options.built:
+        build(folder, slips)
+    programs = find_programs(folder)
     if noticed_by(0, programs, []):
         sys.exit("the tests fail without a slip")
-    unnoticed, numbers = [], options.only or range(1, len(slips) + 1)
-    for number in numbers:
+    numbers = options.only or range(1, len(slips) + 1)
+
+    def try_slip(number):
         path, first, what, _, _ = slips[number - 1]
         start = time.time()
         result = noticed_by(number, programs, first)
-        if not result:
-            unnoticed.append(number)
         print(f"{number:4} {time.time() - start:6.1f} s  {result or 'NOT NOTICED'}   {path}: {what}", flush=True)
+        return result
+
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        results = list(pool.map(try_slip, numbers))
+    unnoticed = [number for number, result in zip(numbers, results) if not result]
     share = 1 - len(unnoticed) / len(numbers)
     print(f"{len(numbers) - len(unnoticed)} of {len(numbers)} slips are noticed, {100 * share:.1f} %")
     sys.exit(share < 0.95)

@@ -296,7 +296,7 @@ TEST(DiveIntoDeepLearningDecoder, SecondTrapTokensFedAloneStandAtTheirPositions)
 }
 
 // The book's "cache" are the inputs of the blocks, to which the key and value maps are applied
-// again at every step. Here key and value of token t are kept as they are: W_k x_t, turned by
+// again at every step. Here key and value of token t are kept as they are: W_k x_t, rotated by
 // position t if positions are rotary, and W_v x_t.
 TEST(DiveIntoDeepLearningDecoder, ThirdTrapTheCacheHoldsKeysAndValues) {
   for (bool rotary : {false, true}) {

@@ -45,7 +45,7 @@ class NumpyRandom {
     return factor * x2;
   }
 
-  /// Uniform in [low, high): masked bits, drawn again while too large.
+  /// Uniform in [low, high): masked bits, tried again while too large.
   std::int64_t integer(std::int64_t low, std::int64_t high) {
     return low + static_cast<std::int64_t>(masked(static_cast<std::uint32_t>(high - low - 1)));
   }

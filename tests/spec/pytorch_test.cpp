@@ -611,8 +611,8 @@ TEST(PyTorch, TransformerOfEitherPlacement) {
          .6434329570,  -.1501492651, .2710209237,  .2250582878, -.3520335997, .3514943071});
 }
 
-// Every matrix is drawn anew from the Glorot uniform distribution, for the matrix as it is
-// here; PyTorch draws query, key and value as one matrix (3 E, E), with a narrower bound.
+// Every matrix is initialized from the Glorot uniform distribution, for the matrix as it is
+// here; PyTorch initializes query, key and value as one matrix (3 E, E), with a narrower bound.
 TEST(PyTorch, EveryMatrixIsDrawnFromTheGlorotUniformDistribution) {
   TransformerStack<double> model(transformer_config(NormPlacement::post, 24, 3, 2, 2, 37));
   init(model, Key{20});

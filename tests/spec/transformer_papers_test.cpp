@@ -249,7 +249,7 @@ TEST(Alibi, BiasInsteadOfPositionEmbeddings) {
 // ----------------------------------------------------------------------------------------- rotary
 
 /// A row of four at a position.
-std::vector<double> turned(RotaryLayout layout, Index position) {
+std::vector<double> rotated(RotaryLayout layout, Index position) {
   Workspace workspace;
   Scratch scratch(workspace);
   auto y = rows<double>({{1, 2, 3, 4}});
@@ -263,13 +263,13 @@ TEST(Rotary, NumbersOfBothLayouts) {
                               const std::vector<double>& expected) {
     for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(actual[i], expected[i], 6e-11) << i;
   };
-  expect_near(turned(RotaryLayout::interleaved, 1),
+  expect_near(rotated(RotaryLayout::interleaved, 1),
               {-1.1426396637, 1.9220755965, 2.9598506679, 4.0297995017});
-  expect_near(turned(RotaryLayout::halves, 1),
+  expect_near(rotated(RotaryLayout::halves, 1),
               {-1.9841106486, 1.9599006675, 2.4623779024, 4.0197996683});
-  expect_near(turned(RotaryLayout::interleaved, 3),
+  expect_near(rotated(RotaryLayout::interleaved, 3),
               {-1.2722325127, -1.8388649851, 2.8786681004, 4.0881866356});
-  expect_near(turned(RotaryLayout::halves, 3),
+  expect_near(rotated(RotaryLayout::halves, 3),
               {-1.4133525208, 1.8791180667, -2.8288574817, 4.0581911354});
 }
 
@@ -320,7 +320,7 @@ TEST(Rotary, LayoutsByPermutingTheRowsOfEachHead) {
   }
 }
 
-// Queries and keys are turned, values are not: with one key, whatever its position, the result
+// Queries and keys are rotated, values are not: with one key, whatever its position, the result
 // is the value itself.
 TEST(Rotary, ValuesAreNotTurned) {
   MultiHeadAttention<double> attention(

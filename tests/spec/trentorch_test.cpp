@@ -459,7 +459,7 @@ TEST(TrenTorch, EmbeddingsAreAddedUnscaled) {
                 0);
 }
 
-/// x (T, D), row t turned by position first + t, pairs of neighbours.
+/// x (T, D), row t rotated by position first + t, pairs of neighbours.
 Tensor<double, 2> apply_rope(const Tensor<double, 2>& x, Index first = 0) {
   Workspace workspace;
   Scratch scratch(workspace);

@@ -31,7 +31,7 @@ Matrix softmax_columns(const Matrix& scores) {
   return e;
 }
 
-/// One head's parameters in the order in which the book's notebooks draw them.
+/// One head's parameters in the order in which the book's notebooks make them.
 struct Head {
   Matrix omega_q, omega_k, omega_v, beta_q, beta_k, beta_v;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Names of enumerators: one row each, on which printing and parsing stand.
+// Names of enumerators: one row each, read by printing and parsing.
 //
 //   enum class NormPlacement { pre, post };
 //   template <>

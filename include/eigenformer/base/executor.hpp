@@ -2,7 +2,7 @@
 #pragma once
 
 // Executors: how work reaches threads. The library starts no thread by itself and knows no global
-// pool; it asks an executor that the caller owns. Anything with these two members is one:
+// pool; it uses an executor that the caller owns. Anything with these two members is one:
 //
 //   Index concurrency() const;       // how many tasks can make progress at once, >= 1
 //   void parallel_for(Index n, f);   // calls f(0) ... f(n - 1), any order; returns when done

@@ -3,7 +3,7 @@
 
 // Memory for elements: at cache lines, and in huge pages where it is large.
 //
-// A processor finds the page of each access in a small table. Weights of a model lie in thousands
+// A processor finds the page of each access in a small table. Weights of a model are spread over thousands
 // of pages of 4 KB, which the table doesn't hold: with pages of 2 MB a feed-forward network with
 // weights from memory runs a fifth faster (T = 8 to 32). So blocks of 2 MB or more begin at a huge
 // page, and Linux is told that it may use such pages for them (madvise, MADV_HUGEPAGE); where it

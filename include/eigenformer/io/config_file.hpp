@@ -81,7 +81,7 @@ class ConfigFile {
     return all;
   }
 
-  /// The object under a key, to be asked in the same way.
+  /// The object under a key, read with the same functions.
   ConfigFile section(const std::string& key) const {
     const Json* value = find(key);
     if (value == nullptr) fail_file(name_, key, " is missing");

@@ -9,6 +9,7 @@
 #include "eigenformer/io/book_keys.hpp"
 #include "eigenformer/io/checkpoint.hpp"
 #include "eigenformer/io/config_file.hpp"
+#include "eigenformer/io/config_json.hpp"
 #include "eigenformer/io/gpt2_keys.hpp"
 #include "eigenformer/io/key_map.hpp"
 #include "eigenformer/io/llama2c.hpp"

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -54,6 +55,13 @@ class Json {
 
   bool as_boolean() const { return *std::get_if<bool>(&value_); }
   std::uint64_t as_unsigned() const { return *std::get_if<std::uint64_t>(&value_); }
+  /// A whole number that fits 64 bits with sign; nothing for what is none.
+  std::optional<std::int64_t> integer() const {
+    if (const auto* x = std::get_if<std::int64_t>(&value_)) return *x;
+    if (is_unsigned() && std::in_range<std::int64_t>(as_unsigned()))
+      return static_cast<std::int64_t>(as_unsigned());
+    return std::nullopt;
+  }
   double as_double() const {
     if (const auto* x = std::get_if<std::uint64_t>(&value_)) return static_cast<double>(*x);
     if (const auto* x = std::get_if<std::int64_t>(&value_)) return static_cast<double>(*x);

@@ -9,7 +9,7 @@
 // In a pattern `{}` stands for a number and a final `*` for the rest of the name, the same on both
 // sides. In `stored`, `#` counts tensors that together make one parameter: "heads.#.query.*" joins
 // heads.0, heads.1, ... along their first axis. The layout is what the row says, never guessed from
-// a shape. Of several rows for one parameter the first counts whose tensors are there.
+// a shape. Of several rows for one parameter the first whose tensors are there is used.
 
 #include <algorithm>
 #include <optional>
@@ -42,7 +42,7 @@ struct KeyRow {
   StoredShape shape = StoredShape::exact;
   /// A checkpoint without it leaves the parameter as it is.
   bool optional = false;
-  /// Whether the checkpoint's prefix stands before `stored`.
+  /// Whether the checkpoint's prefix comes before `stored`.
   bool prefixed = true;
 };
 
@@ -53,7 +53,7 @@ struct KeyAlias {
 };
 
 /// A second copy of a parameter, as of an output projection that is tied to the embeddings. It may
-/// be missing; alone it stands for the parameter; if both are stored they must be equal.
+/// be missing; alone it is read as the parameter; if both are stored they must be equal.
 struct TiedCopy {
   std::string stored;  // without prefix
   std::string own;
@@ -61,7 +61,7 @@ struct TiedCopy {
 };
 
 struct KeyMap {
-  /// The one under which most names are found counts; the first of them if none is.
+  /// The one under which most names are found is used; the first of them if none is.
   std::vector<std::string> prefixes = {""};
   /// None: the names are the module's own.
   std::vector<KeyRow> rows = {};
@@ -72,7 +72,7 @@ struct KeyMap {
   std::vector<std::string> ignored = {};
 };
 
-/// `map` for a part of a larger module: what stands before the names of its rows, with the dot.
+/// `map` for a part of a larger module: what comes before the names of its rows, with the dot.
 inline KeyMap nested(KeyMap map, const std::string& before_stored, const std::string& before_own) {
   for (KeyRow& row : map.rows) {
     row.stored = before_stored + row.stored;

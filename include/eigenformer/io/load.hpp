@@ -5,6 +5,7 @@
 //
 //   ef::save(layer, "layer.safetensors");
 //   ef::load(layer, "layer.safetensors");                        // by the library's own names
+//   auto same = ef::load_saved<ef::EncoderLayer<float>>("layer.safetensors");  // sizes from the file
 //   ef::load(encoder, "bert-base-uncased", ef::bert_keys());     // by the names of a key map
 //
 // Loading is strict: every parameter must be stored, every tensor must be wanted, shapes must
@@ -14,6 +15,7 @@
 #include <cmath>
 #include <functional>
 
+#include "eigenformer/io/config_json.hpp"
 #include "eigenformer/io/key_lookup.hpp"
 #include "eigenformer/io/parameter_writer.hpp"
 #include "eigenformer/io/safetensors_writer.hpp"
@@ -197,14 +199,29 @@ void require_fit(const M& module, const Checkpoint& checkpoint, const KeyMap& ma
   internal::KeyLookup(internal::list_parameters(module), checkpoint, map).require_fit(true);
 }
 
-/// Writes all parameters under their own names, in the module's format.
+/// Writes all parameters under their own names, in the module's format, and the configuration into the
+/// metadata's `config` (io/config_json.hpp), unless they have one.
 template <Module M>
-void save(const M& module, const std::filesystem::path& path, const Metadata& metadata = {}) {
+void save(const M& module, const std::filesystem::path& path, Metadata metadata = {}) {
   std::vector<NamedTensor> tensors;
   if constexpr (internal::require_plain<M>()) {
     for_each_parameter(module, internal::list_tensors_into(tensors));
   }
+  if constexpr (requires { to_json(module.config); }) {
+    metadata.try_emplace("config", to_json(module.config));
+  }
   write_safetensors(path, tensors, metadata);
+}
+
+/// The module that was saved, made from its configuration in the file.
+template <Module M>
+M load_saved(const std::filesystem::path& path) {
+  SafetensorsReader file(path);
+  const auto config = file.metadata().find("config");
+  if (config == file.metadata().end()) fail_file(file.path(), "the metadata have no config");
+  M module(config_from_json<decltype(M::config)>(config->second, file.path() + ": config"));
+  load(module, Checkpoint(std::move(file)), {}, {.in_place = true});
+  return module;
 }
 
 }  // namespace EIGENFORMER_ABI

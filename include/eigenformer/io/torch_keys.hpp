@@ -5,7 +5,7 @@
 // nn.TransformerDecoderLayer, the stacks of both and nn.Transformer.
 //
 // Query, key and value are stored as one matrix (3 C, C) and one vector (3 C), in this order. Norms
-// are counted in the order of the branches that they stand in, whatever `norm_first` is: in an
+// are counted in the order of the branches that they belong to, whatever `norm_first` is: in an
 // encoder's layer those of attention and feed-forward, in a decoder's those of self-attention,
 // attention to the memory and feed-forward.
 

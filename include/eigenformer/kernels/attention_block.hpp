@@ -2,7 +2,7 @@
 #pragma once
 
 // The inside of attention: one block of queries walks over the keys of one key/value head, tile by
-// tile. What is computed and promised stands in kernels/attention.hpp.
+// tile. What is computed and promised is in kernels/attention.hpp.
 //
 // For each tile: scores = q k^T (a matrix product over panels of keys), capped, biased and masked;
 // the running maximum and sum of every row are brought up to date; result += e^{scores - maximum} v

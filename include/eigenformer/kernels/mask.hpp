@@ -7,7 +7,7 @@
 // and additive masks are different fields of different types.
 //
 //   layer(x, {.causal = true});                       // key position <= query position
-//   layer(x, {.causal = true, .query_offset = 7});    // the first query stands at position 7
+//   layer(x, {.causal = true, .query_offset = 7});    // the first query has position 7
 //   layer(x, {.key_lengths = lengths});               // (B): keys j < lengths[b]
 //   layer(x, {.key_allowed = keep});                  // (B, S) bool
 //   layer(x, {.allowed = pairs});                     // (T, S) to (B, H, T, S), bool
@@ -19,8 +19,8 @@
 // `offset_bias` holds what is added to the score of a key `offset` = key position - query position
 // away, for offsets -R ... R; those beyond get the ends' bias.
 //
-// `sequence_lengths` is for batches of texts that differ in length, without padding: sequences lie one
-// after the other in x, and each sees itself alone, from position 0 on; the lengths add up to T. The
+// `sequence_lengths` is for batches of texts that differ in length, without padding: sequences follow
+// each other in x, and each sees itself alone, from position 0 on; the lengths add up to T. The
 // bits are those of each sequence by itself. For self-attention without a cache; beside it only
 // `causal`, `window` and `offset_bias` may be given.
 //
@@ -75,7 +75,7 @@ class IntegerSequence {
   bool wide_ = false;
 };
 
-/// A read-only view that stands for (B, H, T, S) by repeating axes of extent 1; axes that are
+/// A read-only view that represents (B, H, T, S) by repeating axes of extent 1; axes that are
 /// missing in front count as 1.
 template <class T>
 class Broadcast {

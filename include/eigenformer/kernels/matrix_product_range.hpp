@@ -153,7 +153,7 @@ void multiply_block(const MatrixProduct<T>& p, const StridedFactor<T>& b, Index 
                     Index column, Index column_end, Index begin, Index end,
                     EpilogueFunction epilogue) {
   alignas(64) T packed[static_cast<std::size_t>(depth_block<T> * widest_tile<T>)];
-  // The next rows lie one after the other if all of K is used at once.
+  // The next rows are consecutive if all of K is used at once.
   const bool in_order = begin == 0 && end == p.depth && b.k_stride == 1;
   const auto multiply_tiles = [&](Index n, Index columns, Index k, Index depth) {
     for (Index i = 0; i < columns; i += panel_width<T>) {

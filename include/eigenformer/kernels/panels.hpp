@@ -56,7 +56,7 @@ inline constexpr Index row_unit = 6;
 /// Steps of k rounded up to groups of four, which int8 is read in.
 constexpr Index whole_groups(Index depth) { return (depth + 3) / 4 * 4; }
 
-/// Where step k of column j lies in a panel of E, in elements. Numbers: [k][column]. bfloat16: each
+/// The place of step k of column j in a panel of E, in elements. Numbers: [k][column]. bfloat16: each
 /// 32 bits hold column j and column j + panel_width / 2, so that a register of floats is a shift or a
 /// mask away. int8: each 32 bits hold four steps of one column.
 template <class T, class E>

@@ -14,7 +14,7 @@
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
 
-/// Height and width in pixels; one number stands for a square.
+/// Height and width in pixels; one number means a square.
 struct ImageSize {
   Index height = 0, width = 0;
 

@@ -59,7 +59,7 @@ Tensor<T, 2> mean_pooling(const Tensor<T, 3>& x, const Tensor<bool, 2>& keep) {
                                    [&](Index b, Index t) { return keep(b, t); });
 }
 
-/// The mean of each of the sequences that lie one after the other in x (1, T, C): kernels/mask.hpp.
+/// The mean of each of the consecutive sequences in x (1, T, C): kernels/mask.hpp.
 /// Result (sequences, C). Length 0 gives zeros.
 template <class T>
 Tensor<T, 2> mean_pooling_of_sequences(const Tensor<T, 3>& x, IntegerSequence lengths) {

@@ -49,14 +49,14 @@ class RelativeScores {
   }
 
   /// Adds to scores (rows, n), whose rows are key_tile apart. q (rows, D) and the scores are scaled
-  /// already; the tile's n keys stand at the positions from `key_position` on, in panels.
+  /// already; the tile's n keys have the positions from `key_position` on, in panels.
   void add(const T* q, const T* key_panels, T scale, Index first_position, Index key_position,
            Index n, T* scores) {
     if (relative_.with_keys) unpack_keys(key_panels, scale, n);
     const Index columns = tokens_ + n - 1;
     for (Index column = 0; column < columns; column += panel_width<T>) {
       const Index width = (std::min)(panel_width<T>, columns - column);
-      // Column c stands for the offset that the last token has to key c of the tile.
+      // Column c is for the offset that the last token has to key c of the tile.
       for (Index i = 0; i < width; ++i) {
         const Index offset = first_position + tokens_ - 1 - key_position - (column + i);
         const Index row = std::clamp(offset, -relative_.reach, relative_.reach) + relative_.reach;

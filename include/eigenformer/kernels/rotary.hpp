@@ -19,11 +19,11 @@ inline namespace EIGENFORMER_ABI {
 namespace kernels {
 
 /// Cosines and sines for the tokens of a call: (rows, T, r / 2), where rows is 1 if all batch rows
-/// stand at the same positions.
+/// have the same positions.
 template <class T>
 class RotaryTable {
  public:
-  /// The first token of batch row b stands at offset + first[b] (null: offset).
+  /// The first token of batch row b has position offset + first[b] (null: offset).
   RotaryTable(const RotaryConfig& config, Index head_size, Index batch, Index tokens, Index offset,
               const Index* first, Scratch& scratch, Workspace& workspace)
       : layout_(config.layout), tokens_(tokens), size_(rotary_size(config, head_size)) {

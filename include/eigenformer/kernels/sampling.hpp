@@ -9,7 +9,7 @@
 //   top-k                leaves the k largest, and all that equal the k-th
 //   top-p                leaves the smallest set of most probable tokens that reaches top_p
 //   min-p                leaves the tokens with p_j >= min_p max_i p_i
-//   draw                 the first j with p_0 + ... + p_j > u, u uniform in [0, 1)
+//   sample               the first j with p_0 + ... + p_j > u, u uniform in [0, 1)
 //
 // with p the softmax of x. What isn't left becomes -infinity. Greedy choice (do_sample = false or
 // temperature = 0) takes the largest after the repetition penalty; of equals the smallest id.
@@ -230,11 +230,11 @@ std::int32_t greedy_token(TensorView<T, 1> logits) {
                                    logits.begin());
 }
 
-/// The first token j with p_0 + ... + p_j > uniform, which lies in [0, 1). The sums are made in
+/// The first token j with p_0 + ... + p_j > uniform, which is in [0, 1). The sums are made in
 /// double, in the order of the ids.
 template <class T>
-std::int32_t draw_token(TensorView<T, 1> logits, double uniform, Arena& arena) {
-  require(uniform >= 0 && uniform < 1, "draw_token: uniform must be in [0, 1); got ", uniform);
+std::int32_t sample_token(TensorView<T, 1> logits, double uniform, Arena& arena) {
+  require(uniform >= 0 && uniform < 1, "sample_token: uniform must be in [0, 1); got ", uniform);
   Scratch scratch(arena);
   const internal::PossibleTokens tokens = internal::possible_tokens(logits, scratch);
   double *sums = tokens.weights, *end = sums + tokens.count;
@@ -272,7 +272,7 @@ std::int32_t choose_token(TensorView<T, 1> logits, std::span<const std::int32_t>
   if (config.top_k > 0) keep_top_k(logits, config.top_k, arena);
   if (config.top_p < 1) keep_top_p(logits, config.top_p, arena);
   if (config.min_p > 0) keep_min_p(logits, config.min_p, arena);
-  return draw_token(logits, uniform, arena);
+  return sample_token(logits, uniform, arena);
 }
 
 }  // namespace EIGENFORMER_ABI

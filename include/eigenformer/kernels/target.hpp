@@ -13,7 +13,7 @@
 // where it can be, and runs everywhere. The choice is the same for the whole run, so are the bits.
 // EIGENFORMER_NO_RUNTIME_CHOICE turns it off.
 //
-// Everything that lies above these functions is free of vector instructions.
+// What calls these functions is free of vector instructions.
 
 #include <algorithm>
 #include <cmath>
@@ -235,7 +235,7 @@ const CompressedTarget<T>& compressed_target() {
   return native::compressed_functions<T>;
 }
 
-#if defined(EIGENFORMER_COMPILED)  // in the library, whatever stands above
+#if defined(EIGENFORMER_COMPILED)  // in the compiled library, whatever was chosen above
 extern template const Target<float>& target<float>();
 extern template const Target<double>& target<double>();
 extern template const CompressedTarget<float>& compressed_target<float>();

@@ -36,8 +36,8 @@ struct GenerationConfig {
   Index num_return_sequences = 1;  // beams: how many texts for each prompt
   double length_penalty = 1;       // beams: score = log-probability / length^length_penalty
   bool early_stopping = false;     // beams: stop at num_beams finished texts
-  Key key = Key{0};                // new token i of row b draws key.fold_in(b).uniform(i)
-  std::vector<Key> row_keys = {};  // if given: new token i of row b draws row_keys[b].uniform(i)
+  Key key = Key{0};                // new token i of row b uses key.fold_in(b).uniform(i)
+  std::vector<Key> row_keys = {};  // if given: new token i of row b uses row_keys[b].uniform(i)
 
   SamplingConfig sampling() const {
     return {temperature, top_k, top_p, min_p, repetition_penalty, do_sample};
@@ -74,9 +74,10 @@ struct GenerationConfig {
     require(num_return_sequences >= 1 && num_return_sequences <= num_beams,
             "GenerationConfig: num_return_sequences must be in [1, num_beams = ", num_beams,
             "]; got ", num_return_sequences);
-    require(num_beams == 1 || !do_sample,
-            "GenerationConfig: beams are not drawn: num_beams must be 1 with do_sample; got ",
-            num_beams);
+    require(
+        num_beams == 1 || !do_sample,
+        "GenerationConfig: beam search does not sample: num_beams must be 1 with do_sample; got ",
+        num_beams);
     require(std::abs(length_penalty) <= 100,
             "GenerationConfig: length_penalty must be within +-100; got ", length_penalty);
     require(row_keys.empty() || static_cast<Index>(row_keys.size()) == batch,

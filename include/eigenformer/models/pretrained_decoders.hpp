@@ -90,7 +90,7 @@ inline RotaryScaling rotary_scaling_from(const ConfigFile& config, const ConfigF
 }
 
 /// Version 5 of transformers writes rope_parameters, earlier ones rope_theta and rope_scaling,
-/// which counts if both are there. What the inner object lacks is looked for outside.
+/// which is taken if both are there. What the inner object lacks is looked for outside.
 inline RotaryConfig rotary_from(const ConfigFile& config) {
   RotaryConfig rotary;
   rotary.rope_theta = config.get<double>("rope_theta", rotary.rope_theta);

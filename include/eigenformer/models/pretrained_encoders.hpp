@@ -28,7 +28,7 @@ inline void read_encoder_fields(const ConfigFile& config, TransformerConfig& c) 
   c.attention_probs_dropout_prob = probability(config, "attention_probs_dropout_prob");
 }
 
-/// Absolute positions stand in a table, relative ones in one of each layer.
+/// Absolute positions have one table, relative ones a table in each layer.
 inline void read_positions(const ConfigFile& config, TransformerConfig& c) {
   const auto type = config.get<std::string>("position_embedding_type", "absolute");
   if (type == "absolute") return;

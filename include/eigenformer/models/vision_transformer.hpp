@@ -76,7 +76,7 @@ struct VisionTransformer {
   /// Class token zero, positions normal with deviation 0.02.
   void init_own(Key key) {
     std::fill(class_token.begin(), class_token.end(), Scalar(0));
-    draw_normal(position_embedding, key);
+    fill_normal(position_embedding, key);
   }
 
   /// Tokens a sequence: the class token and one for each patch.

@@ -42,7 +42,7 @@ struct DistanceEmbedding {
   }
 
   /// Normal with deviation 0.02.
-  void init_own(Key key) { draw_normal(weight, key); }
+  void init_own(Key key) { fill_normal(weight, key); }
 
   kernels::RelativeKeys<Scalar> table(bool with_keys) const {
     require_shape("DistanceEmbedding: weight", weight.shape(),

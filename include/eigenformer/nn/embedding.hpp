@@ -51,7 +51,7 @@ struct Embedding {
 
   /// Normal with deviation 0.02, as BERT and GPT-2.
   void init_own(Key key) {
-    draw_normal(weight, key);
+    fill_normal(weight, key);
     if (config.padding_id)
       std::fill_n(weight.data() + *config.padding_id * config.embedding_dim, config.embedding_dim,
                   Scalar(0));

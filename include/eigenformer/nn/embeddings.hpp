@@ -218,7 +218,7 @@ struct Embeddings {
                : (std::numeric_limits<Index>::max)();
   }
 
-  /// The row of the position table for token t of a sequence whose first token stands at `first`.
+  /// The row of the position table for token t of a sequence whose first token has position `first`.
   std::int32_t position_of(Index first, Index t) const {
     constexpr Index largest = (std::numeric_limits<std::int32_t>::max)();
     const auto fits = [](Index i) { return i >= -largest && i <= largest; };

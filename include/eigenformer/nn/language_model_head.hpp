@@ -73,7 +73,7 @@ struct LanguageModelHead {
 
   /// Normal with deviation 0.02; zero bias.
   void init_own(Key key) {
-    draw_normal(weight, key);
+    fill_normal(weight, key);
     std::fill(bias.begin(), bias.end(), Scalar(0));
   }
 

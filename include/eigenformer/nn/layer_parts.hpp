@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// What a layer asks of the norms and feed-forward networks that are its template parameters, such as
+// What a layer requires of the norms and feed-forward networks that are its template parameters, such as
 // EncoderLayer<float, MyNorm>. Both are modules (nn/module.hpp) with, for a module M:
 //
 //   static Config config_from(const TransformerConfig&)    the configuration of this part of a layer

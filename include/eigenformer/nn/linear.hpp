@@ -40,7 +40,7 @@ struct Linear {
   Weight<Format> weight;
   Parameter<Format, 1> bias;  // empty without bias
 
-  /// Zero weights; `init` draws them, `load` reads them. Throws std::invalid_argument for negative
+  /// Zero weights; `init` makes them random, `load` reads them. Throws std::invalid_argument for negative
   /// sizes.
   explicit Linear(const LinearConfig& config_)
       : config(checked(config_)),

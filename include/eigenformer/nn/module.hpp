@@ -13,8 +13,8 @@
 //   }
 //
 // A field is a parameter, a module, a std::vector of modules ("layers.0.attention") or a
-// std::optional module (left out while empty). On this list stand counting, initialising, casting,
-// saving and loading. A gradient is a value of the module's own type.
+// std::optional module (left out while empty). Counting, initialising, casting, saving and loading walk
+// over this list. A gradient is a value of the module's own type.
 //
 // A module also has `config`, `WithFormat<F>` (itself in another format) and, if it owns parameters
 // directly, `init_own(key)`.
@@ -119,9 +119,9 @@ void walk(OnModule&& on_module, OnParameter&& on_parameter, First& first, Rest&.
   std::remove_const_t<First>::visit(walker, first, rest...);
 }
 
-// What the functions below do with each parameter or module. They stand here, outside those
-// templates, because the compiler then makes their code once for a type of layer, not once for each
-// model that contains it.
+// What the functions below do with each parameter or module. They are outside those templates,
+// because the compiler then makes their code once for a type of layer, not once for each model that
+// contains it.
 inline constexpr auto ignore = [](const std::string&, auto&...) {};
 
 inline constexpr auto fill_with_zeros = [](const std::string&, auto& parameter) {
@@ -271,14 +271,14 @@ Tensor<T, Rank> forward_to_new(const M& module, const Tensor<T, Rank>& x, Index 
 
 /// Fills a parameter from the normal distribution with deviation 0.02, as BERT and GPT-2 do it.
 template <class P>
-void draw_normal(P& parameter, Key key) {
+void fill_normal(P& parameter, Key key) {
   using Scalar = typename P::Scalar;
   for (Index i = 0; i < parameter.size(); ++i) {
     parameter.data()[i] = static_cast<Scalar>(0.02 * key.normal(static_cast<std::uint64_t>(i)));
   }
 }
 
-/// Draws all parameters anew: weights of linear maps from the Glorot (Xavier) uniform distribution,
+/// Initializes all parameters at random: weights of linear maps from the Glorot (Xavier) uniform distribution,
 /// biases 0, norms 1 and 0, embeddings normal with deviation 0.02. Each module's numbers depend on
 /// the key and on its own name alone.
 template <Module M>

@@ -91,7 +91,7 @@ class PackedMatrix {
            static_cast<std::size_t>(scales_.size()) * sizeof(Scalar);
   }
 
-  /// Overwrites `count` rows from `first` on with rows that lie one after the other.
+  /// Overwrites `count` rows from `first` on with consecutive rows.
   void set_rows(Index first, Index count, const Scalar* from) {
     const Index depth = shape_[1];
     for (Index row = 0; row < count;) {

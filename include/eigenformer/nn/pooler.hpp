@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// One vector for a sequence, BERT's way: y = activation(dense(x_0)), from the first token.
+// One vector for a sequence, as BERT makes it: y = activation(dense(x_0)), from the first token.
 //
 //   x: (B, T, hidden_size), T >= 1   y: (B, hidden_size)
 

@@ -64,7 +64,7 @@ struct RelativeBias {
   }
 
   /// Normal with deviation 0.02.
-  void init_own(Key key) { draw_normal(weight, key); }
+  void init_own(Key key) { fill_normal(weight, key); }
 
   /// Throws if the mask has biases by offset already, which a table of `table` would replace.
   static void require_place(std::string_view who, const std::optional<RelativeBias>& table,

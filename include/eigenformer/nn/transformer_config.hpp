@@ -8,8 +8,8 @@
 //   ef::EncoderLayer<float> layer({.hidden_size = 24, .num_attention_heads = 8, .intermediate_size = 96});
 //   ef::TransformerDecoder<float> decoder({.vocab_size = 97, .hidden_size = 24, ...});
 //
-// The fields are in nn/transformer_config_fields.inl, one line each. On that list stand `visit`, and
-// through it comparing, printing, reading and writing.
+// The fields are in nn/transformer_config_fields.inl, one line each. `visit` walks
+// over that list, and comparing, printing, reading and writing use `visit`.
 //
 // What is left open (OrDefault) gets the default of the module that is made: `config.with_defaults(...)`.
 // The `config` of a module has every field filled in. Layers may differ: what layer i does is

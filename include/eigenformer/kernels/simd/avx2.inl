@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// `Simd<T>` with AVX2 and FMA. What the members do stands in packets.inl.
+// `Simd<T>` with AVX2 and FMA. packets.inl says what the members do.
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// `Simd<T>` with AVX-512. What the members do stands in packets.inl.
+// `Simd<T>` with AVX-512. packets.inl says what the members do.
 //
 // Shuffles are written in their masked form with all lanes on, which compiles to the plain one: in
 // GCC 12 the plain form warns about an uninitialised variable of its own.

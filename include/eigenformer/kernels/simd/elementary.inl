@@ -81,7 +81,7 @@ EIGENFORMER_ALWAYS_INLINE typename Simd<T>::Vector exponential_of_nonpositive(
 }
 
 /// e^x = scale * (1 + fraction) with scale = 2^n / 2 kept apart by a factor of two, so that the
-/// largest results don't overflow early. x must lie in [lowest, highest].
+/// largest results don't overflow early. x must be in [lowest, highest].
 template <class T>
 struct ExponentialParts {
   typename Simd<T>::Vector half_scale, fraction;

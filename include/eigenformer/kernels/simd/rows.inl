@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 // Rows of numbers, one at a time: arithmetic, sums, softmax, norms, rotation. What the longer ones
-// compute stands in the headers named beside them.
+// compute is said in the headers named beside them.
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
