@@ -24,7 +24,7 @@ class Case:
     lengths: tuple = ()  # of the rows of a padded batch
     vocab_size: int = 0
     past: int = 0  # tokens in the cache
-    format: str = "float"  # of the parameters; for ours, float stands for what --format says
+    format: str = "float"  # of the parameters; for ours, float means the format that --format names
     peers: tuple = ("PyTorch", "ONNX Runtime", "OpenVINO")
 
     @property

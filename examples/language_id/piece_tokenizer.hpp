@@ -3,7 +3,7 @@
 // Text to the ids that the language identifier reads; tokenizer.py beside it is the same in Python.
 //
 //   1. Normalise: lower case; ASCII characters that are neither letters nor apostrophes become
-//      spaces; runs of spaces count as one, and one stands at each end. A space is written "_".
+//      spaces; runs of spaces count as one, with one at each end. A space is written "_".
 //   2. Split the UTF-8 bytes: at each place the longest piece of the vocabulary that matches. The
 //      256 single bytes are pieces too, so nothing is unknown.
 //   3. ids: 0 padding, 1 the start, 2 + b the byte b, 258 + n line n of the vocabulary.

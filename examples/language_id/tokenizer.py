@@ -3,7 +3,7 @@
 
 1. Normalise each code point: simple lower case; U+2019 to an apostrophe; the no-break space and every
    ASCII character that is neither a letter nor an apostrophe to a space. Runs of spaces count as
-   one, and one stands at each end. A space is written "_".
+   one, with one at each end. A space is written "_".
 2. Split the UTF-8 bytes: at each place take the longest piece of the vocabulary that matches. The
    256 single bytes are pieces, so nothing is unknown.
 3. ids: 0 [PAD], 1 [CLS], 2 + b the byte b, 258 + n line n of vocab.txt (counted from 0). [CLS]
@@ -18,7 +18,7 @@ NO_BREAK_SPACE, RIGHT_QUOTE, DOTTED_CAPITAL_I = 0xA0, 0x2019, 0x130
 
 
 def normalised(c):
-    """The code point that stands for code point c: simple lower case, spaces as "_"."""
+    """The code point that replaces code point c: simple lower case, spaces as "_"."""
     if c < 128 and not chr(c).isalpha() and chr(c) != "'" or c == NO_BREAK_SPACE:
         return ord("_")
     if c == RIGHT_QUOTE:

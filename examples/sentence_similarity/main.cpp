@@ -25,7 +25,7 @@ Prints the similarity of each pair of sentences, from -1 to 1, as seen by a sent
 BERT's kind with mean pooling, such as all-MiniLM-L6-v2.
 
   DIR        the model: config.json, model.safetensors, and vocab.txt or tokenizer.json
-  SENTENCE   "-" alone stands for the lines of standard input; without any there are examples
+  SENTENCE   "-" alone means the lines of standard input; without any there are examples
   --vectors  print the sentences' vectors, one line each, instead of their similarities
 )";
 

@@ -56,7 +56,7 @@ bool is_punctuation(CodePoint c) {
   return ascii || (category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO);
 }
 
-// The ranges of tokenizers' BertNormalizer, whose 2B920 stands for 2B820 in the original BERT.
+// The ranges of tokenizers' BertNormalizer, whose 2B920 is 2B820 in the original BERT.
 bool is_chinese_character(CodePoint c) {
   return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) ||
          (c >= 0x20000 && c <= 0x2A6DF) || (c >= 0x2A700 && c <= 0x2B81F) ||

@@ -58,7 +58,7 @@ TEST(Key, FoldInGivesKeysOfTheirOwn) {
   EXPECT_NE(ef::Key(5).fold_in(1).fold_in(2), ef::Key(5).fold_in(2).fold_in(1));
 }
 
-// Each moment of n independent numbers lies within six standard errors of its value.
+// Each moment of n independent numbers is within six standard errors of its value.
 constexpr std::uint64_t count = 200000;
 
 void expect_moment(double sum, double expected, double deviation, const char* what) {

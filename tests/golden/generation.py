@@ -90,7 +90,7 @@ def rows_of(ids, lengths):
 
 
 def greedy(model, ids, lengths, count):
-    """(B, count): what follows each row, end tokens included. The runner-up of each step lies at
+    """(B, count): what follows each row, end tokens included. The runner-up of each step is at
     least 1e-3 of the largest logit below; a pass over everything for each step gives the same ids.
     """
     found = []

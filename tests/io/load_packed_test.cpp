@@ -52,9 +52,9 @@ TYPED_TEST(LoadPackedTest, TransposedMatricesToo) {
   const ef::LinearConfig config{.in_features = 29, .out_features = 37};
   ef::Linear<T> plain(config);
   ef::init(plain, ef::Key{2});
-  ef::Tensor<T, 2> turned({29, 37});
-  turned.matrix() = plain.weight.matrix().transpose();
-  ef::write_safetensors(path, {{"weight", turned}, {"bias", plain.bias}});
+  ef::Tensor<T, 2> transposed({29, 37});
+  transposed.matrix() = plain.weight.matrix().transpose();
+  ef::write_safetensors(path, {{"weight", transposed}, {"bias", plain.bias}});
   ef::Checkpoint checkpoint(path);
   ef::Linear<Format> read(config);
   const ef::KeyMap map{

@@ -187,7 +187,7 @@ TYPED_TEST(AttentionBitsTest, EqualMasksInDifferentForms) {
       reference::same_bits(attend(in, {.allowed = triangle}), attend(in, {.causal = true})));
 }
 
-// Whatever stands in a key or value that no query, or one query only, may see.
+// Whatever a key or value holds that no query, or one query only, may see.
 TYPED_TEST(AttentionBitsTest, HiddenKeysAndValuesMayHoldAnything) {
   using T = TypeParam;
   const T inf = std::numeric_limits<T>::infinity();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Keys and values in panels: whatever is written, wherever and in whatever pieces, is what stands
-// there, and nothing else has changed.
+// Keys and values in panels: whatever is written, wherever and in whatever pieces, is read
+// back, and nothing else has changed.
 #include "eigenformer/kernels/key_value_panels.hpp"
 
 #include <gtest/gtest.h>

@@ -21,10 +21,10 @@ using reference::Real;
 
 constexpr RotaryLayout layouts[] = {RotaryLayout::halves, RotaryLayout::interleaved};
 
-/// Turns x (B, T, heads * head_size); the first token of row b stands at offset + first[b].
+/// Rotates x (B, T, heads * head_size); the first token of row b is at offset + first[b].
 template <class T>
-Tensor<T, 3> turned(const RotaryConfig& config, Tensor<T, 3> x, Index head_size, Index offset,
-                    const std::vector<Index>& first, ef::Workspace& workspace) {
+Tensor<T, 3> rotated(const RotaryConfig& config, Tensor<T, 3> x, Index head_size, Index offset,
+                     const std::vector<Index>& first, ef::Workspace& workspace) {
   ef::Scratch scratch(workspace);
   const ef::kernels::RotaryTable<T> table(config, head_size, x.dim(0), x.dim(1), offset,
                                           first.empty() ? nullptr : first.data(), scratch,
@@ -34,18 +34,18 @@ Tensor<T, 3> turned(const RotaryConfig& config, Tensor<T, 3> x, Index head_size,
 }
 
 template <class T>
-Tensor<T, 3> turned(const RotaryConfig& config, const Tensor<T, 3>& x, Index head_size,
-                    Index offset = 0, const std::vector<Index>& first = {}) {
+Tensor<T, 3> rotated(const RotaryConfig& config, const Tensor<T, 3>& x, Index head_size,
+                     Index offset = 0, const std::vector<Index>& first = {}) {
   ef::Workspace workspace;
-  return turned(config, x, head_size, offset, first, workspace);
+  return rotated(config, x, head_size, offset, first, workspace);
 }
 
 /// One head at one position.
 template <class T>
-std::vector<T> turned(const RotaryConfig& config, const std::vector<T>& x, Index position) {
+std::vector<T> rotated(const RotaryConfig& config, const std::vector<T>& x, Index position) {
   Tensor<T, 3> head({1, 1, static_cast<Index>(x.size())});
   std::copy(x.begin(), x.end(), head.begin());
-  const Tensor<T, 3> y = turned(config, head, head.size(), position);
+  const Tensor<T, 3> y = rotated(config, head, head.size(), position);
   return std::vector<T>(y.begin(), y.end());
 }
 
@@ -181,7 +181,7 @@ TYPED_TEST(RotaryTest, AgainstPlainLoops) {
         }
         // Two products and the rounding of the table; angles of 1000 are off by 1e-13 at most.
         const Real tolerance = 4 * Real(std::numeric_limits<T>::epsilon()) + 1e-12L;
-        const Tensor<T, 3> y = turned(config, x, size, 2, first);
+        const Tensor<T, 3> y = rotated(config, x, size, 2, first);
         ASSERT_TRUE(reference::near(y, expected, tolerance))
             << "size " << size << ", part " << part << ", type " << static_cast<int>(scaling.type);
         // The rest of a head is left alone.
@@ -202,22 +202,22 @@ TYPED_TEST(RotaryTest, BatchRowsHaveOffsetsOfTheirOwn) {
   const std::vector<Index> first = {0, 131, 17};
   for (const RotaryLayout layout : layouts) {
     const RotaryConfig config{.layout = layout};
-    const Tensor<T, 3> y = turned(config, x, 22, 5, first);
+    const Tensor<T, 3> y = rotated(config, x, 22, 5, first);
     for (Index b = 0; b < 3; ++b) {
       Tensor<T, 3> row({1, 7, 22});
       std::copy_n(&x(b, 0, 0), row.size(), row.data());
-      row = turned(config, row, 22, 5 + first[static_cast<std::size_t>(b)]);
+      row = rotated(config, row, 22, 5 + first[static_cast<std::size_t>(b)]);
       EXPECT_TRUE(reference::same_bits(row.data(), &y(b, 0, 0), row.size())) << b;
       // Token by token, as in decoding.
       for (Index t = 0; t < 7; ++t) {
         Tensor<T, 3> token({1, 1, 22});
         std::copy_n(&x(b, t, 0), token.size(), token.data());
-        token = turned(config, token, 22, t, {5 + first[static_cast<std::size_t>(b)]});
+        token = rotated(config, token, 22, t, {5 + first[static_cast<std::size_t>(b)]});
         EXPECT_TRUE(reference::same_bits(token.data(), &y(b, t, 0), token.size())) << b << t;
       }
     }
     EXPECT_TRUE(
-        reference::same_bits(turned(config, x, 22, 5, {9, 9, 9}), turned(config, x, 22, 14)));
+        reference::same_bits(rotated(config, x, 22, 5, {9, 9, 9}), rotated(config, x, 22, 14)));
   }
 }
 
@@ -225,8 +225,8 @@ TYPED_TEST(RotaryTest, PositionZeroIsTheIdentity) {
   using T = TypeParam;
   const auto x = reference::random_tensor<T, 3>({2, 1, 3 * 22}, 3);
   for (const RotaryLayout layout : layouts) {
-    EXPECT_TRUE(reference::same_bits(turned({.layout = layout}, x, 22), x));
-    EXPECT_FALSE(reference::same_bits(turned({.layout = layout}, x, 22, 1), x));
+    EXPECT_TRUE(reference::same_bits(rotated({.layout = layout}, x, 22), x));
+    EXPECT_FALSE(reference::same_bits(rotated({.layout = layout}, x, 22, 1), x));
   }
 }
 
@@ -236,7 +236,7 @@ TYPED_TEST(RotaryTest, PairsKeepTheirNorm) {
   const auto x = reference::random_tensor<T, 3>({1, 113, size}, 3);
   for (const RotaryLayout layout : layouts) {
     for (Index offset : {0, 99991}) {
-      const Tensor<T, 3> y = turned({.layout = layout}, x, size, offset);
+      const Tensor<T, 3> y = rotated({.layout = layout}, x, size, offset);
       for (Index t = 0; t < 113; ++t) {
         for (Index i = 0; i < size / 2; ++i) {
           const Index a = layout == RotaryLayout::halves ? i : 2 * i;
@@ -257,8 +257,8 @@ TYPED_TEST(RotaryTest, ProductsDependOnTheDifferenceOfPositionsAlone) {
   const auto k = reference::random_tensor<T, 3>({1, 1, size}, 4);
   for (const RotaryLayout layout : layouts) {
     const auto product = [&](Index at_q, Index at_k) {
-      const Tensor<T, 3> a = turned({.layout = layout}, q, size, at_q);
-      const Tensor<T, 3> b = turned({.layout = layout}, k, size, at_k);
+      const Tensor<T, 3> a = rotated({.layout = layout}, q, size, at_q);
+      const Tensor<T, 3> b = rotated({.layout = layout}, k, size, at_k);
       double sum = 0;
       for (Index i = 0; i < size; ++i) sum += double(a.data()[i]) * double(b.data()[i]);
       return sum;
@@ -292,9 +292,9 @@ TYPED_TEST(RotaryTest, LayoutsArePermutationsOfEachOther) {
     return to;
   };
   const Tensor<T, 3> interleaved =
-      turned({.layout = RotaryLayout::interleaved}, permuted(x, false), size, 11);
+      rotated({.layout = RotaryLayout::interleaved}, permuted(x, false), size, 11);
   EXPECT_TRUE(reference::same_bits(permuted(interleaved, true),
-                                   turned({.layout = RotaryLayout::halves}, x, size, 11)));
+                                   rotated({.layout = RotaryLayout::halves}, x, size, 11)));
 }
 
 TYPED_TEST(RotaryTest, PublishedNumbers) {
@@ -302,7 +302,7 @@ TYPED_TEST(RotaryTest, PublishedNumbers) {
   const double tolerance = sizeof(T) == 4 ? 1e-6 : 1e-10;
   const auto compare = [&](RotaryLayout layout, Index position,
                            const std::vector<double>& expected) {
-    const std::vector<T> y = turned<T>({.layout = layout}, {1, 2, 3, 4}, position);
+    const std::vector<T> y = rotated<T>({.layout = layout}, {1, 2, 3, 4}, position);
     expect_values(std::vector<double>(y.begin(), y.end()), expected, tolerance);
   };
   compare(RotaryLayout::interleaved, 1, {-1.1426396637, 1.9220755965, 2.9598506679, 4.0297995017});
@@ -313,17 +313,17 @@ TYPED_TEST(RotaryTest, PublishedNumbers) {
   // Factor 2 halves positions, not the other way round.
   const RotaryConfig linear{.layout = RotaryLayout::interleaved,
                             .rope_scaling = {.type = RotaryScalingType::linear, .factor = 2}};
-  const std::vector<T> y = turned<T>(linear, {1, 0, 1, 0}, 6);
+  const std::vector<T> y = rotated<T>(linear, {1, 0, 1, 0}, 6);
   expect_values(std::vector<double>(y.begin(), y.end()), {-0.989992, 0.141120, 0.999550, 0.029996},
                 1e-6);
-  EXPECT_EQ(turned<T>(linear, {1, 0, 1, 0}, 6),
-            turned<T>({.layout = RotaryLayout::interleaved}, {1, 0, 1, 0}, 3));
+  EXPECT_EQ(rotated<T>(linear, {1, 0, 1, 0}, 6),
+            rotated<T>({.layout = RotaryLayout::interleaved}, {1, 0, 1, 0}, 3));
 }
 
 // Angles made in a short number format would alias from position 257 on.
 TYPED_TEST(RotaryTest, DistantPositionsAreExact) {
   using T = TypeParam;
-  const auto unit = [](Index position) { return turned<T>({}, {1, 0}, position); };
+  const auto unit = [](Index position) { return rotated<T>({}, {1, 0}, position); };
   EXPECT_NEAR(unit(257)[0], 0.819306, 1e-6);
   EXPECT_NEAR(unit(15962)[0], -0.908016, 1e-6);
   EXPECT_NEAR(unit(15962)[1], 0.418936, 1e-6);
@@ -336,11 +336,11 @@ TYPED_TEST(RotaryTest, DistantPositionsAreExact) {
 TEST(Rotary, ThreadsDoNotChangeBits) {
   const auto x = reference::random_tensor<float, 3>({3, 101, 6 * 22}, 3);
   const std::vector<Index> first = {0, 131, 17};
-  const Tensor<float, 3> alone = turned({}, x, 22, 0, first);
+  const Tensor<float, 3> alone = rotated({}, x, 22, 0, first);
   for (Index threads : {2, 7}) {
     ef::ThreadPool pool(threads);
     ef::Workspace workspace(pool);
-    EXPECT_TRUE(reference::same_bits(turned({}, x, 22, 0, first, workspace), alone)) << threads;
+    EXPECT_TRUE(reference::same_bits(rotated({}, x, 22, 0, first, workspace), alone)) << threads;
   }
 }
 

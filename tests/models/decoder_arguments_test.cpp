@@ -144,6 +144,17 @@ TEST(DecoderArguments, GenerationThatCannotFitIsRefusedBeforeItBegins) {
   EXPECT_EQ(ef::generate(decoder, {{1, 2, 3}}, {.max_new_tokens = 4}).ids[0].size(), 4u);
 }
 
+TEST(DecoderArguments, GenerationCountsTheFirstRowsThatPositionsSkip) {
+  auto config = small();
+  config.position_embedding = ef::PositionEmbedding::learned;
+  config.max_position_embeddings = 8;
+  config.position_offset = 2;
+  const auto decoder = initialized<ef::TransformerDecoder<float>>(config);
+  EXPECT_ERROR(ef::generate(decoder, {{1, 2, 3}}, {.max_new_tokens = 5}), std::invalid_argument,
+               "generate: prompt 0 and 5 new tokens need 7 places; the model and its cache have 6");
+  EXPECT_EQ(ef::generate(decoder, {{1, 2, 3}}, {.max_new_tokens = 4}).ids[0].size(), 4u);
+}
+
 TEST(DecoderArguments, NumbersThatAreInfiniteInFloatAreRefused) {
   auto config = small();
   config.attn_logit_softcapping = 1e40;

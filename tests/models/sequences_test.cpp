@@ -160,9 +160,11 @@ TYPED_TEST(Sequences, AreRefusedWhereTheyCanNotBeFollowed) {
   ef::MultiHeadAttention<T> attention({.hidden_size = 24, .num_attention_heads = 4});
   const auto x = reference::random_tensor<T, 3>({1, tokens, 24}, 1);
   const auto other = x;
-  const std::vector<Index> wrong = {tokens, 1}, negative = {-1, tokens + 1}, rows = {3, 3};
-  EXPECT_ERROR(attention(x, Mask{.sequence_lengths = wrong}), std::invalid_argument,
-               "MultiHeadAttention: sequence_lengths are those of the sequences");
+  const std::vector<Index> longer = {tokens, 1}, shorter = {tokens - 2, 1};
+  const std::vector<Index> negative = {-1, tokens + 1}, rows = {3, 3};
+  for (const auto& wrong : {longer, shorter})
+    EXPECT_ERROR(attention(x, Mask{.sequence_lengths = wrong}), std::invalid_argument,
+                 "MultiHeadAttention: sequence_lengths are those of the sequences");
   EXPECT_ERROR(attention(x, Mask{.sequence_lengths = negative}), std::invalid_argument,
                "MultiHeadAttention: sequence_lengths must be in [0, 163]; got -1");
   EXPECT_ERROR(attention(x, other, Mask{.sequence_lengths = lengths}), std::invalid_argument,

@@ -24,7 +24,7 @@ class WholeDecodersTest : public ::testing::Test {};
 using Scalars = ::testing::Types<float, double>;
 TYPED_TEST_SUITE(WholeDecodersTest, Scalars);
 
-constexpr Real roundings = 10000;  // two layers of three branches and what stands around them
+constexpr Real roundings = 10000;  // two layers of three branches, embeddings and head
 
 /// From what the head gets to logits.
 template <class Head, class T>

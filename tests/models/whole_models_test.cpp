@@ -23,7 +23,7 @@ class ModelTest : public ::testing::Test {};
 using Scalars = ::testing::Types<float, double>;
 TYPED_TEST_SUITE(ModelTest, Scalars);
 
-constexpr reference::Real roundings = 3000;  // two layers and what stands around them
+constexpr reference::Real roundings = 3000;  // two layers, embeddings and head
 
 /// Token 0 of each row.
 Reals<2> first_tokens(const Reals<3>& x) {

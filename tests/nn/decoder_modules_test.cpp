@@ -91,7 +91,7 @@ void compare_layers(ef::TransformerConfig config) {
       const auto layer = random_module<Layer>(config);
       for (const auto& kind : reference::mask_kinds) {
         reference::MaskKind own = kind;
-        own.query_offset = 0;  // a decoder's first token stands at 0
+        own.query_offset = 0;  // a decoder's first token is at position 0
         const reference::RandomMask<T> mask(own, {3, 6, 6, 11, 11, 1, 1}, 3);
         const reference::RandomMask<T> memory_mask(kind, {3, 6, 6, 11, 7, 1, 1}, 4);
         const auto y =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The laws for what stands at the ends of models: patches, pooler, language-model head.
+// The laws for the first and last modules of models: patches, pooler, language-model head.
 #include "eigenformer/nn/masked_language_model_head.hpp"
 #include "eigenformer/nn/patch_embedding.hpp"
 #include "eigenformer/nn/pooler.hpp"

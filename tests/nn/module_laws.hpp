@@ -59,7 +59,7 @@ class AnyCall {
   virtual bool inputs_unchanged() const = 0;
 };
 
-/// Where y lies: on its own, or `shift` elements behind the begin of one part of the input.
+/// Where y is: in memory that shares nothing with the input, or `shift` elements behind the begin of one part of the input.
 struct Placement {
   int part = -1;
   Index shift = 0;

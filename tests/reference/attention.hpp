@@ -161,7 +161,7 @@ inline Reals<3> join_heads(const Reals<4>& x) {
   return y;
 }
 
-/// Turns heads (B, H, T, D) whose token t stands at mask.position(b, t), or at t.
+/// Rotates heads (B, H, T, D) whose token t is at mask.position(b, t), or at t.
 inline void rotate_heads(Reals<4>& x, const ef::RotaryConfig& config, const Visibility* mask) {
   for (Index b = 0; b < x.dim(0); ++b) {
     for (Index h = 0; h < x.dim(1); ++h) {

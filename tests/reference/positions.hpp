@@ -14,11 +14,11 @@
 
 namespace reference {
 
-/// Of the pairs of a head's turned part, radians a position.
-inline std::vector<Real> rotary_frequencies(const ef::RotaryConfig& config, Index turned) {
+/// Of the pairs of a head's rotated part, radians a position.
+inline std::vector<Real> rotary_frequencies(const ef::RotaryConfig& config, Index transposed) {
   const ef::RotaryScaling& scaling = config.rope_scaling;
   const Real two_pi = 2 * std::acos(Real(-1)), factor = scaling.factor;
-  const Real context = Real(scaling.original_max_position_embeddings), size = Real(turned);
+  const Real context = Real(scaling.original_max_position_embeddings), size = Real(transposed);
   Real theta = config.rope_theta;
   if (scaling.type == ef::RotaryScalingType::dynamic) {
     const Real length = std::max(Real(scaling.length), context);
@@ -34,7 +34,7 @@ inline std::vector<Real> rotary_frequencies(const ef::RotaryConfig& config, Inde
     last = std::min(std::ceil(pair_of(scaling.beta_slow)), size - 1);
   }
   std::vector<Real> frequencies;
-  for (Index i = 0; i < turned / 2; ++i) {
+  for (Index i = 0; i < transposed / 2; ++i) {
     const Real wavelength = two_pi * std::pow(theta, Real(2 * i) / size);
     Real own = two_pi / wavelength;
     if (scaling.type == ef::RotaryScalingType::linear) own = two_pi / (factor * wavelength);
@@ -62,18 +62,18 @@ inline std::vector<Real> rotary_frequencies(const ef::RotaryConfig& config, Inde
 
 /// Turns one head of `size` elements in place.
 inline void rotate(const ef::RotaryConfig& config, Real* x, Index size, Index position) {
-  const auto turned = static_cast<Index>(config.partial_rotary_factor * double(size));
-  const std::vector<Real> frequencies = rotary_frequencies(config, turned);
+  const auto transposed = static_cast<Index>(config.partial_rotary_factor * double(size));
+  const std::vector<Real> frequencies = rotary_frequencies(config, transposed);
   Real amplitude = 1;
   if (config.rope_scaling.type == ef::RotaryScalingType::yarn) {
     amplitude = config.rope_scaling.attention_factor
                     ? Real(*config.rope_scaling.attention_factor)
                     : 1 + std::log(Real(config.rope_scaling.factor)) / 10;
   }
-  for (Index i = 0; i < turned / 2; ++i) {
+  for (Index i = 0; i < transposed / 2; ++i) {
     const bool halves = config.layout == ef::RotaryLayout::halves;
     Real& a = x[halves ? i : 2 * i];
-    Real& b = x[halves ? i + turned / 2 : 2 * i + 1];
+    Real& b = x[halves ? i + transposed / 2 : 2 * i + 1];
     const Real angle = Real(position) * frequencies[static_cast<std::size_t>(i)];
     const Real c = amplitude * std::cos(angle), s = amplitude * std::sin(angle), old = a;
     a = old * c - b * s;

@@ -8,7 +8,7 @@
 //   - Nothing outside the namespaces avx2 and avx512 needs AVX, nothing outside avx512 AVX-512: else
 //     a program ends on processors without.
 //
-// A loop is what lies between the target of a backward jump and the jump; only loops without others
+// A loop is the code between the target of a backward jump and the jump; only loops without others
 // inside are looked at. Its multiply-adds tell whether it is the product's.
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ bool starts_with_one_of(Text text, std::initializer_list<Text> beginnings) {
                      [&](Text beginning) { return text.starts_with(beginning); });
 }
 
-/// The instruction set in whose namespace a function stands. Types among its arguments don't count.
+/// The instruction set in whose namespace a function is. Types among its arguments are ignored.
 /// GCC's objdump leaves some names mangled.
 std::string target_of(Text name) {
   std::string outside;  // of all brackets
@@ -147,7 +147,7 @@ std::vector<Loop> innermost_loops(const Function& function) {
   const auto& code = function.code;
   std::vector<std::pair<std::size_t, std::size_t>> ranges;  // shorter ones come first
   std::vector<Loop> loops;
-  std::size_t after_return = 0;  // what jumps back over a return is code that lies out of the way
+  std::size_t after_return = 0;  // what jumps back over a return is a cold part of the function
   for (std::size_t last = 0; last < code.size(); ++last) {
     if (code[last].mnemonic.starts_with("ret")) after_return = last + 1;
     if (!code[last].mnemonic.starts_with('j')) continue;

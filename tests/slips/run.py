@@ -85,7 +85,7 @@ def instrument(slips, include):
 def build(folder, slips):
     source = folder / "source"
     shutil.rmtree(source, ignore_errors=True)
-    for name in ["include", "tests", "cmake"]:
+    for name in ["include", "tests", "cmake", "examples"]:
         shutil.copytree(ROOT / name, source / name)
     for name in ["CMakeLists.txt", "README.md", "LICENSE"]:
         shutil.copy2(ROOT / name, source / name)

@@ -2,7 +2,7 @@
 
 // Zhang, Lipton, Li, Smola, "Dive into Deep Learning", section "The transformer architecture": the
 // decoder. The book's decoder has three traps, which are shown to be
-// impossible here: outside of training it isn't causal, every token that it predicts stands at
+// impossible here: outside of training it isn't causal, every token that it predicts is at
 // position 0, and what it calls a cache are the inputs of its blocks.
 
 #include "tests/reference/error_text.hpp"
