@@ -63,6 +63,28 @@ TYPED_TEST(LoadPackedTest, TransposedMatricesToo) {
   EXPECT_TRUE(ef::parameters_equal(read, ef::pack<Format>(plain)));
 }
 
+TYPED_TEST(LoadPackedTest, PiecesAreJoined) {
+  using Format = ef::Packed<TypeParam>;
+  using T = ef::ScalarOf<Format>;
+  const test::TemporaryFolder folder;
+  const auto path = folder / "linear";
+  for (const Index inputs : {29, 3001}) {
+    const ef::LinearConfig config{.in_features = inputs, .out_features = 40};
+    ef::Linear<T> plain(config);
+    ef::init(plain, ef::Key{2});
+    ef::Tensor<T, 2> first({20, inputs}), second({20, inputs});
+    first.matrix() = plain.weight.matrix().topRows(20);
+    second.matrix() = plain.weight.matrix().bottomRows(20);
+    ef::write_safetensors(
+        path, {{"heads.0.weight", first}, {"heads.1.weight", second}, {"bias", plain.bias}});
+    ef::Checkpoint checkpoint(path);
+    ef::Linear<Format> read(config);
+    const ef::KeyMap map{.rows = {{"heads.#.weight", "weight"}, {"bias", "bias"}}};
+    ef::load(read, checkpoint, map);
+    EXPECT_TRUE(ef::parameters_equal(read, ef::pack<Format>(plain)));
+  }
+}
+
 TYPED_TEST(LoadPackedTest, WhatInt8CannotHoldIsNamedWithFileAndTensor) {
   using Format = ef::Packed<TypeParam>;
   using T = ef::ScalarOf<Format>;

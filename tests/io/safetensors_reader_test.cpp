@@ -193,6 +193,10 @@ TEST(SafetensorsReader, ShapesAreChecked) {
   for (const char* shape : {"1", "{}", "null", "\"1\""}) {
     expect_refused(with_shape(shape), {"some.file: tensor x", "shape is not an array"});
   }
+  for (const char* shape :
+       {"[1152921504606846976]", "[4294967296,268435456]", "[0,1152921504606846976]"}) {
+    expect_refused(with_shape(shape), {"some.file: tensor x", "too many elements to address"});
+  }
 }
 
 TEST(SafetensorsReader, DataTypesAreChecked) {

@@ -123,6 +123,14 @@ TEST(DecoderArguments, KeyLengthsMayBeTheCachesOwn) {
   EXPECT_EQ(own, copied);
 }
 
+TEST(DecoderArguments, ASharedTableMustBeGiven) {
+  auto config = small();
+  config.share_embeddings = true;
+  const auto decoder = initialized<ef::TransformerDecoder<float>>(config);
+  EXPECT_ERROR(decoder(Ids({1, 5})), std::invalid_argument,
+               "TransformerDecoder: share_embeddings is true, but no token table is given");
+}
+
 TEST(DecoderArguments, GenerationThatCannotFitIsRefusedBeforeItBegins) {
   const auto decoder = initialized<ef::TransformerDecoder<float>>(small());
   int tokens = 0;
@@ -141,6 +149,9 @@ TEST(DecoderArguments, GenerationThatCannotFitIsRefusedBeforeItBegins) {
   EXPECT_EQ(tokens, 0);
   EXPECT_EQ(ef::generate(decoder, cache, {{1, 2}}, {.max_new_tokens = 3}, workspace).ids[0].size(),
             3u);
+  EXPECT_ERROR(ef::generate(decoder, cache, {{1}}, {.max_new_tokens = 1}, workspace, count),
+               std::invalid_argument,
+               "generate: prompt 0 and 1 new tokens need 5 places; the model");
   EXPECT_EQ(ef::generate(decoder, {{1, 2, 3}}, {.max_new_tokens = 4}).ids[0].size(), 4u);
 }
 
@@ -216,6 +227,10 @@ TEST(DecoderArguments, TypesOfLayersDecideOnTheWindow) {
   };
   EXPECT_EQ(with(sliding, sliding).sliding_window, 3);
   EXPECT_EQ(with(full, full).sliding_window, 0);
+  const std::string all = R"(, "max_window_layers": 0)";
+  EXPECT_EQ(read(window + all).sliding_window, 3);
+  EXPECT_EQ(read(R"(, "sliding_window": 3)" + all).sliding_window, 0);
+  EXPECT_EQ(read(R"(, "use_sliding_window": false, "sliding_window": 3)" + all).sliding_window, 0);
   EXPECT_ERROR(with(sliding, full), std::runtime_error,
                "config.json: layer_types must be full_attention or");
   EXPECT_ERROR(with("\"chunked\"", "\"chunked\""), std::runtime_error,

@@ -154,6 +154,21 @@ TYPED_TEST(Sequences, CountPositionsFromTheirOwnBeginning) {
   }
 }
 
+// Many sequences of one token behind a long one, so that the last of them are a batch by themselves.
+TYPED_TEST(Sequences, OfOneTokenHaveTheBitsOfEachByItself) {
+  using T = TypeParam;
+  ef::MultiHeadAttention<T> attention({.hidden_size = 24, .num_attention_heads = 4});
+  ef::init(attention, ef::Key{2});
+  const std::vector<Index> sizes = {40, 1, 1, 1, 1, 1, 1};
+  const auto x = reference::random_tensor<T, 3>({1, 46, 24}, 1);
+  const auto y = attention(x, ef::Mask<T>{.sequence_lengths = sizes});
+  Index start = 0;
+  for (const Index size : sizes) {
+    expect_part(y, attention(part_of(x, start, size)), start);
+    start += size;
+  }
+}
+
 TYPED_TEST(Sequences, AreRefusedWhereTheyCanNotBeFollowed) {
   using T = TypeParam;
   using Mask = ef::Mask<T>;

@@ -342,6 +342,28 @@ TYPED_TEST(AttentionCacheTest, MemoriesInACache) {
   }
 }
 
+// The first query's position is that of the mask, as without a cache.
+TYPED_TEST(AttentionCacheTest, QueriesToAMemoryFollowTheOffset) {
+  using T = TypeParam;
+  ef::MultiHeadAttention<T> module(
+      {.hidden_size = hidden,
+       .num_attention_heads = heads,
+       .head_size = head_size,
+       .attention_positions = {.kind = ef::AttentionPosition::rotary}});
+  reference::randomize(module, 1);
+  const Tensor<T, 3> x = tokens<T>(2, 5);
+  const auto memory = reference::random_tensor<T, 3>({2, 11, hidden}, 5);
+  ef::Workspace workspace;
+  auto cache = module.make_cache(2, 11);
+  module.append(memory, memory, {}, cache, workspace);
+  Tensor<T, 3> first(x.shape()), y(x.shape());
+  module.attend(x, cache, {}, first, workspace);
+  module.attend(x, cache, {.query_offset = 4}, y, workspace);
+  EXPECT_TRUE(reference::same_bits(first, module(x, memory)));
+  EXPECT_TRUE(reference::same_bits(y, module(x, memory, {.query_offset = 4})));
+  EXPECT_FALSE(reference::same_bits(y, first));
+}
+
 TYPED_TEST(AttentionCacheTest, RowsAfterReorderingGoOnLikeFreshOnes) {
   using T = TypeParam;
   const Index length = 200;
