@@ -8,7 +8,7 @@
 
 #include "eigenformer/io/checkpoint.hpp"
 #include "eigenformer/io/key_map.hpp"
-#include "eigenformer/nn/module.hpp"
+#include "eigenformer/io/wanted_parameters.hpp"
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
@@ -29,31 +29,6 @@ struct ParameterSource {
       stored;  // one name, or several that are joined; none: the parameter keeps its values
   std::vector<std::string> copies;  // must be equal to the parameter
 };
-
-/// A parameter as its module has it.
-struct WantedParameter {
-  std::string own;
-  std::vector<Index> shape;
-  bool (*converts)(DataType);  // true if elements of that type can be read into it
-};
-
-inline auto list_into(std::vector<WantedParameter>& wanted) {
-  return [&wanted](const std::string& own, const auto& parameter) {
-    using Parameter = std::remove_cvref_t<decltype(parameter)>;
-    bool (*converts)(DataType) = reads_into<float>;
-    if constexpr (requires { typename Parameter::Scalar; }) {
-      converts = reads_into<typename Parameter::Scalar>;
-    }
-    wanted.push_back({own, shape_vector(parameter.shape()), converts});
-  };
-}
-
-template <Module M>
-std::vector<WantedParameter> list_parameters(const M& module) {
-  std::vector<WantedParameter> wanted;
-  for_each_parameter(module, list_into(wanted));
-  return wanted;
-}
 
 class KeyLookup {
  public:

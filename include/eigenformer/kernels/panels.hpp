@@ -121,7 +121,7 @@ struct QuantizedProduct {
 /// The functions for weights in bfloat16 and int8, of one instruction set; T is float.
 template <class T>
 struct CompressedTarget {
-  // simd/microkernel.inl
+  // simd/macrokernel.inl
   void (*macrokernel_bfloat16)(const PanelProduct<T, BFloat16>& product);
   void (*macrokernel_int8_weights)(const PanelProduct<T, std::int8_t>& product);
   // simd/quantized.inl

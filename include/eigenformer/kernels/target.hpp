@@ -64,7 +64,7 @@ struct SoftmaxTile {
 /// The functions of one instruction set. They are described where they are defined.
 template <class T>
 struct Target {
-  // simd/rows.inl
+  // simd/rows.inl, simd/softmax.inl, simd/norms.inl, simd/rotary.inl
   void (*add)(const T* x, const T* z, T* y, Index n);
   void (*multiply_elements)(const T* x, const T* z, T* y, Index n);
   void (*scale)(const T* x, T factor, T* y, Index n);
@@ -86,7 +86,7 @@ struct Target {
   void (*layer_norm)(const T* x, const T* weight, const T* bias, T eps, T* y, Index n);
   void (*rms_norm)(const T* x, const T* weight, T offset, T eps, T* y, Index n);
   void (*rotate)(RotaryLayout layout, const T* cosine, const T* sine, T* x, Index size);
-  // simd/packing.inl, simd/single_row.inl, simd/microkernel.inl
+  // simd/packing.inl, simd/single_row.inl, simd/macrokernel.inl
   void (*pack_rows)(const StridedFactor<T>& b, Index n0, Index columns, Index k0, Index depth,
                     const T* prefetched, T* panel);
   void (*single_row_macrokernel)(const T* a, const StridedFactor<T>& b, Index column,

@@ -20,12 +20,10 @@ template <class Attention>
 void require_attention_parameters(const Attention& attention) {
   const MultiHeadAttentionConfig& c = attention.config;
   constexpr const char* who = "MultiHeadAttention";
-  const Index queries = c.num_attention_heads * c.size_of_head();
-  const Index keys = c.key_value_heads() * c.size_of_head();
-  require_linear(who, "query", attention.query, c.hidden_size, queries);
-  require_linear(who, "key", attention.key, c.key_input_size(), keys);
-  require_linear(who, "value", attention.value, c.value_input_size(), keys);
-  require_linear(who, "output", attention.output, queries, c.hidden_size);
+  require_linear(who, "query", attention.query, c.hidden_size, c.query_features());
+  require_linear(who, "key", attention.key, c.key_input_size(), c.key_value_features());
+  require_linear(who, "value", attention.value, c.value_input_size(), c.key_value_features());
+  require_linear(who, "output", attention.output, c.query_features(), c.hidden_size);
   require(attention.query_norm.has_value() == c.query_key_norm &&
               attention.key_norm.has_value() == c.query_key_norm &&
               attention.relative_bias.has_value() == c.attention_positions.has_relative_bias() &&
@@ -67,6 +65,15 @@ void require_cache(const Attention& attention, Index batch, const KeyValueCache<
   const Shape<3> wanted{batch, attention.config.key_value_heads(), attention.config.size_of_head()};
   require_shape("MultiHeadAttention: cache (batch, key/value heads, head size)", cache.sizes(),
                 wanted);
+}
+
+/// Memories whose keys and values a cache is to hold.
+template <class Attention, class T = typename Attention::Scalar>
+void require_memories_for(const Attention& attention, TensorView<const T, 3> key_memory,
+                          TensorView<const T, 3> value_memory, const KeyValueCache<T>& cache) {
+  require_attention_parameters(attention);
+  require_cache(attention, key_memory.dim(0), cache);
+  require_memories(attention, key_memory.dim(0), key_memory, value_memory);
 }
 
 /// A cache knows the positions.

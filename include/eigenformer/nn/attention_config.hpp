@@ -94,6 +94,8 @@ struct MultiHeadAttentionConfig {
   Index size_of_head() const {
     return head_size == 0 ? hidden_size / num_attention_heads : head_size;
   }
+  Index query_features() const { return num_attention_heads * size_of_head(); }
+  Index key_value_features() const { return key_value_heads() * size_of_head(); }
   Index key_input_size() const { return key_value_size == 0 ? hidden_size : key_value_size; }
   Index value_input_size() const { return value_size == 0 ? key_input_size() : value_size; }
 };

@@ -82,6 +82,33 @@ void project_memories(const Attention& attention, TensorView<const T, 3> key_mem
   use(heads_of(attention, p, key_memory.dim(1)));
 }
 
+/// Appends the keys and values of memories (B, S, ...) to the cache.
+template <class Attention, class T = typename Attention::Scalar>
+void append_memories(const Attention& attention, TensorView<const T, 3> key_memory,
+                     TensorView<const T, 3> value_memory,
+                     const std::optional<IntegerSequence>& token_counts, KeyValueCache<T>& cache,
+                     Workspace& workspace) {
+  const Index tokens = key_memory.dim(1);
+  cache.require_room(tokens, token_counts);
+  project_memories(attention, key_memory, value_memory, cache.lengths().data(), workspace,
+                   [&](const kernels::KeysAndValues<T>& heads) {
+                     cache.append(heads.k, heads.v, tokens, token_counts, workspace);
+                   });
+}
+
+/// Makes a cache of `capacity` tokens with the keys and values of memories beside the old one.
+template <class Attention, class T = typename Attention::Scalar>
+void stage_memories(const Attention& attention, TensorView<const T, 3> key_memory,
+                    TensorView<const T, 3> value_memory,
+                    const std::optional<IntegerSequence>& token_counts, Index capacity,
+                    KeyValueCache<T>& cache, Workspace& workspace) {
+  project_memories(attention, key_memory, value_memory, nullptr, workspace,
+                   [&](const kernels::KeysAndValues<T>& heads) {
+                     cache.stage_replacement(key_memory.dim(0), capacity, heads.k, heads.v,
+                                             key_memory.dim(1), token_counts, workspace);
+                   });
+}
+
 }  // namespace internal
 }  // namespace EIGENFORMER_ABI
 }  // namespace eigenformer

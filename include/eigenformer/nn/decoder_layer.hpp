@@ -15,6 +15,7 @@
 
 #include <optional>
 
+#include "eigenformer/nn/decoder_layer_cache.hpp"
 #include "eigenformer/nn/feed_forward.hpp"
 #include "eigenformer/nn/layer_norm.hpp"
 #include "eigenformer/nn/multi_head_attention.hpp"
@@ -23,14 +24,6 @@
 
 namespace eigenformer {
 inline namespace EIGENFORMER_ABI {
-
-/// What a layer keeps of the tokens so far, and of the memory.
-template <class T>
-struct DecoderLayerCache {
-  KeyValueCache<T> self;
-  KeyValueCache<T> memory;
-  bool has_memory = false;
-};
 
 template <class Format, template <class> class Norm = LayerNorm,
           template <class> class FeedForwardNetwork = FeedForward>

@@ -59,14 +59,10 @@ struct MultiHeadAttention {
   /// sizes.
   explicit MultiHeadAttention(const MultiHeadAttentionConfig& config_)
       : config(internal::checked(config_)),
-        query({config.hidden_size, config.num_attention_heads * config.size_of_head(),
-               config.query_bias}),
-        key({config.key_input_size(), config.key_value_heads() * config.size_of_head(),
-             config.key_bias}),
-        value({config.value_input_size(), config.key_value_heads() * config.size_of_head(),
-               config.value_bias}),
-        output({config.num_attention_heads * config.size_of_head(), config.hidden_size,
-                config.output_bias}) {
+        query({config.hidden_size, config.query_features(), config.query_bias}),
+        key({config.key_input_size(), config.key_value_features(), config.key_bias}),
+        value({config.value_input_size(), config.key_value_features(), config.value_bias}),
+        output({config.query_features(), config.hidden_size, config.output_bias}) {
     if (config.attention_positions.has_relative_bias()) {
       relative_bias.emplace(RelativeBiasConfig::from(
           config.attention_positions, config.num_attention_heads, config.bidirectional));
@@ -175,20 +171,15 @@ struct MultiHeadAttention {
   void append(Input key_memory, Input value_memory,
               const std::optional<IntegerSequence>& token_counts, Cache& cache,
               Workspace& workspace) const {
-    const Index tokens = key_memory.dim(1);
-    require_memories_for(key_memory, value_memory, cache);
-    cache.require_room(tokens, token_counts);
-    internal::project_memories(*this, key_memory, value_memory, cache.lengths().data(), workspace,
-                               [&](const kernels::KeysAndValues<Scalar>& heads) {
-                                 cache.append(heads.k, heads.v, tokens, token_counts, workspace);
-                               });
+    internal::require_memories_for(*this, key_memory, value_memory, cache);
+    internal::append_memories(*this, key_memory, value_memory, token_counts, cache, workspace);
   }
 
   /// The same in place of what the cache holds: another memory. It is made beside the old one.
   void replace(Input key_memory, Input value_memory,
                const std::optional<IntegerSequence>& token_counts, Cache& cache,
                Workspace& workspace) const {
-    require_memories_for(key_memory, value_memory, cache);
+    internal::require_memories_for(*this, key_memory, value_memory, cache);
     stage_replacement(key_memory, value_memory, token_counts, cache.capacity(), cache, workspace);
     cache.commit_staged();
   }
@@ -197,12 +188,8 @@ struct MultiHeadAttention {
   void stage_replacement(Input key_memory, Input value_memory,
                          const std::optional<IntegerSequence>& token_counts, Index capacity,
                          Cache& cache, Workspace& workspace) const {
-    internal::project_memories(*this, key_memory, value_memory, nullptr, workspace,
-                               [&](const kernels::KeysAndValues<Scalar>& heads) {
-                                 cache.stage_replacement(key_memory.dim(0), capacity, heads.k,
-                                                         heads.v, key_memory.dim(1), token_counts,
-                                                         workspace);
-                               });
+    internal::stage_memories(*this, key_memory, value_memory, token_counts, capacity, cache,
+                             workspace);
   }
 
   /// Attention of x to what the cache holds.
@@ -226,16 +213,14 @@ struct MultiHeadAttention {
     internal::attend_to_cache(*this, x, cache, mask, y, attention_weights, workspace);
   }
 
-  /// Self-attention.
+  /// Self-attention, then cross-attention with one memory and with two.
   Tensor<Scalar, 3> operator()(const Tensor<Scalar, 3>& x, const Mask<Scalar>& mask = {}) const {
     return (*this)(x, x, x, mask);
   }
-  /// Cross-attention with a memory.
   Tensor<Scalar, 3> operator()(const Tensor<Scalar, 3>& x, const Tensor<Scalar, 3>& memory,
                                const Mask<Scalar>& mask = {}) const {
     return (*this)(x, memory, memory, mask);
   }
-  /// Cross-attention with keys and values from different memories.
   Tensor<Scalar, 3> operator()(const Tensor<Scalar, 3>& x, const Tensor<Scalar, 3>& key_memory,
                                const Tensor<Scalar, 3>& value_memory,
                                const Mask<Scalar>& mask = {}) const {
@@ -254,17 +239,10 @@ struct MultiHeadAttention {
   Tensor<Scalar, 4> attention_weights(const Tensor<Scalar, 3>& x, const Tensor<Scalar, 3>& memory,
                                       const Mask<Scalar>& mask = {}) const {
     Tensor<Scalar, 3> y(x.shape());
-    Tensor<Scalar, 4> result({x.dim(0), config.num_attention_heads, x.dim(1), memory.dim(1)});
+    Tensor<Scalar, 4> result(scores_shape(x, memory.dim(1)));
     Workspace workspace;
     forward(x, memory, memory, mask, y, result, workspace);
     return result;
-  }
-
- private:
-  void require_memories_for(Input key_memory, Input value_memory, const Cache& cache) const {
-    internal::require_attention_parameters(*this);
-    internal::require_cache(*this, key_memory.dim(0), cache);
-    internal::require_memories(*this, key_memory.dim(0), key_memory, value_memory);
   }
 };
 
