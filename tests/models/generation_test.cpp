@@ -195,6 +195,7 @@ const GenerationConfig sampled{.max_new_tokens = 25,
                                .temperature = 1.5,
                                .do_sample = true,
                                .key = ef::Key{42}};
+const GenerationConfig greedy{.max_new_tokens = 25, .stop_ids = {2}};
 
 TYPED_TEST(Generation, TheSameKeyGivesTheSameText) {
   const LogitsAfter script = random_script(vocab_size, 1);
@@ -208,9 +209,7 @@ TYPED_TEST(Generation, TheSameKeyGivesTheSameText) {
 
 TYPED_TEST(Generation, OtherRowsMakeNoDifference) {
   const LogitsAfter script = random_script(vocab_size, 1);
-  for (const bool do_sample : {false, true}) {
-    GenerationConfig config = sampled;
-    config.do_sample = do_sample;
+  for (GenerationConfig config : {greedy, sampled}) {
     const Generated all = texts_of<TypeParam>(script, prompts, config);
     for (std::size_t b = 0; b < prompts.size(); ++b) {
       // In the same place among others.
@@ -229,9 +228,8 @@ TYPED_TEST(Generation, ThreadsMakeNoDifference) {
   constexpr Index many = 9001;  // enough to be split
   const LogitsAfter script = random_script(many, 1);
   for (Index beams : {1, 3}) {
-    GenerationConfig config = sampled;
+    GenerationConfig config = beams == 1 ? sampled : greedy;
     config.max_new_tokens = 6;
-    config.do_sample = beams == 1;
     config.num_beams = beams;
     const Generated serial = texts_of<TypeParam>(script, prompts, config, many);
     for (Index threads : {1, 2, 7}) {
@@ -514,6 +512,14 @@ TYPED_TEST(Generation, NamesWhatIsWrong) {
       {{.pad_id = -1}, "pad_id must be in [0, 11); got -1"},
       {{.temperature = -1}, "temperature must be in [0, 1e30]; got -1"},
       {{.top_p = 2}, "top_p must be in (0, 1]; got 2"},
+      {{.temperature = 0.7},
+       "temperature, top_k, top_p and min_p need do_sample = true; got 0.7, 0, 1 and 0"},
+      {{.top_k = 5}, "need do_sample = true; got 1, 5, 1 and 0"},
+      {{.top_p = 0.5}, "need do_sample = true; got 1, 0, 0.5 and 0"},
+      {{.min_p = 0.5, .num_beams = 2}, "need do_sample = true; got 1, 0, 1 and 0.5"},
+      {{.length_penalty = 2},
+       "length_penalty and early_stopping need num_beams > 1; got 2 and false"},
+      {{.early_stopping = true}, "need num_beams > 1; got 1 and true"},
       {{.num_beams = 0}, "num_beams must be in [1, 1000000]; got 0"},
       {{.do_sample = true, .num_beams = 4}, "num_beams must be 1 with do_sample; got 4"},
       {{.num_beams = 2, .num_return_sequences = 3}, "[1, num_beams = 2]; got 3"},

@@ -158,7 +158,7 @@ TYPED_TEST(Sampling, ChoicesAgreeWithPlainLoops) {
        .repetition_penalty = 1.2,
        .do_sample = true},
       {.temperature = 0, .top_k = 3, .repetition_penalty = 1.5, .do_sample = true},
-      {.temperature = 3, .top_k = 2, .top_p = 0.1, .min_p = 1},  // greedy all the same
+      {.temperature = 0},  // greedy, as without sampling
   };
   const Tokens tokens{0, 3, 3, 1, 5, 100, 90, 90};
   this->for_many_rows([&](const auto& logits) {
@@ -495,6 +495,8 @@ TEST(SamplingConfig, ChecksItsNumbers) {
       {{.top_p = not_a_number}, "top_p must be in (0, 1]; got nan"},
       {{.min_p = -0.25}, "min_p must be in [0, 1]; got -0.25"},
       {{.min_p = 2}, "min_p must be in [0, 1]; got 2"},
+      {{.temperature = 3},
+       "temperature, top_k, top_p and min_p need do_sample = true; got 3, 0, 1 and 0"},
       {{.repetition_penalty = 0}, "repetition_penalty must be in [1e-30, 1e30]; got 0"},
       {{.repetition_penalty = -1}, "repetition_penalty must be in [1e-30, 1e30]; got -1"},
       {{.repetition_penalty = infinity}, "repetition_penalty must be in [1e-30, 1e30]; got inf"},

@@ -45,6 +45,11 @@ template <class T>
 struct VisionFeaturesCase : VisionTransformerCase<T> {
   using Module = ef::VisionTransformer<T>;
   static constexpr int rank = 3;
+  static Traits traits() {
+    Traits traits = VisionTransformerCase<T>::traits();
+    traits.unread = "head.";
+    return traits;
+  }
   static ef::Shape<3> output_shape(const Input& in) { return {in.images.dim(0), 7, 53}; }
   static void call(const Module& module, const Views<T>& in, ef::TensorView<T, 3> y,
                    ef::Workspace& workspace) {

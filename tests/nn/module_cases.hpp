@@ -149,6 +149,17 @@ inline auto list_values_into(std::vector<std::vector<double>>& found) {
   };
 }
 
+/// Gives a parameter `more` rows more, of zeros.
+template <class Wanted>
+auto resize_if(Wanted wanted, Index more) {
+  return [wanted, more](const std::string&, auto& parameter) {
+    if (!wanted()) return;
+    auto shape = parameter.shape();
+    shape[0] = std::max<Index>(0, shape[0] + more);
+    parameter = std::remove_cvref_t<decltype(parameter)>(shape);
+  };
+}
+
 template <template <class> class Case, class T>
 class ModuleOf : public AnyModule {
   using Module = typename Case<T>::Module;
@@ -191,6 +202,10 @@ class ModuleOf : public AnyModule {
     ef::for_each_parameter(module_, [&](const std::string&, auto& parameter) {
       if (i++ == wanted) parameter.data()[parameter.size() - 1] += 1;
     });
+  }
+  void resize(std::size_t wanted, Index more) override {
+    std::size_t i = 0;
+    ef::for_each_parameter(module_, resize_if([&i, wanted] { return i++ == wanted; }, more));
   }
   void init(std::uint64_t seed) override { ef::init(module_, ef::Key{seed}); }
 

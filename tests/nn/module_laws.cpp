@@ -109,6 +109,28 @@ TEST_P(ModuleLaws, EveryParameterCountsWhenModulesAreCompared) {
   }
 }
 
+TEST_P(ModuleLaws, ParametersOfAnotherSizeAreRefused) {
+  const auto module = random_module();
+  const Input input = GetParam().input(2, 3, 2);
+  for (std::size_t i = 0; i < module->parameters().size(); ++i) {
+    if (module->parameters()[i].first.starts_with(GetParam().traits.unread)) continue;
+    for (Index more : {-1, 1}) {
+      const auto other = module->copy();
+      other->resize(i, more);
+      EXPECT_NE(reference::error_text([&] { run(*other, input); }), "")
+          << module->parameters()[i].first << ", " << more << " rows more";
+    }
+  }
+}
+
+TEST_P(ModuleLaws, ModulesThatWereMovedFromAreRefused) {
+  const auto module = random_module();
+  if (module->parameters().empty()) return;
+  const auto moved = module->moved();
+  const Input input = GetParam().input(2, 3, 2);
+  EXPECT_NE(reference::error_text([&] { run(*module, input); }), "");
+}
+
 TEST_P(ModuleLaws, ZerosLikeHasTheShapesAndNothingElse) {
   const auto module = random_module(), original = module->copy();
   const auto zeros = module->zeros_like();

@@ -32,6 +32,7 @@ struct Traits {
   bool pads = true;            // its input has a sequence that can be padded
   bool splits_work = true;     // over threads, for the large input
   bool needs_a_token = false;  // an empty sequence is refused
+  std::string unread = "-";    // how the names of parameters begin that the call doesn't read
 };
 
 /// Names and shapes, in order: {"weight", "(5, 7)"}.
@@ -84,6 +85,7 @@ class AnyModule {
   virtual void randomize(std::uint64_t seed) = 0;
   /// Adds 1 to the last element of one of the parameters.
   virtual void change(std::size_t parameter) = 0;
+  virtual void resize(std::size_t parameter, Index more) = 0;  // by rows of zeros
   virtual void init(std::uint64_t seed) = 0;
 
   /// y is filled with -777. `shape` replaces the right shape of y.

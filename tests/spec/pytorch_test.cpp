@@ -535,6 +535,7 @@ TEST(PyTorch, DecoderWithFinalNorm) {
   // Without the norm: the layers alone.
   DecoderStack<double> without(stack);
   without.final_norm.reset();
+  without.config.final_norm = false;
   EXPECT_EQ((*stack.final_norm)(without(x, memory)), y);
   EXPECT_EQ(without(x, memory), stack.layers[1](stack.layers[0](x, memory), memory));
   EXPECT_FALSE(DecoderStack<double>({.hidden_size = 6, .intermediate_size = 7}).final_norm);

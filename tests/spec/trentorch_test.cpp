@@ -200,6 +200,7 @@ TEST(TrenTorch, NormsOfPreAndPostNormStacks) {
     EncoderLayer<double> layer(block);
     layer.config.norm_placement = placement;
     stack.layers.assign(depth, layer);
+    stack.config.num_hidden_layers = static_cast<Index>(depth);
     const auto y = stack(x);
     if (depth == 1) {
       EXPECT_EQ(y, layer(x));

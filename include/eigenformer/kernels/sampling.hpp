@@ -55,6 +55,10 @@ struct SamplingConfig {
     require(repetition_penalty >= 1 / largest && repetition_penalty <= largest,
             "SamplingConfig: repetition_penalty must be in [1e-30, 1e30]; got ",
             repetition_penalty);
+    require(do_sample ||
+                ((temperature == 1 || temperature == 0) && top_k == 0 && top_p == 1 && min_p == 0),
+            "SamplingConfig: temperature, top_k, top_p and min_p need do_sample = true; got ",
+            temperature, ", ", top_k, ", ", top_p, " and ", min_p);
     return *this;
   }
 };
@@ -86,7 +90,7 @@ void apply_repetition_penalty(TensorView<T, 1> logits, std::span<const std::int3
 /// subtracted first, which changes no probability.
 template <class T>
 void apply_temperature(TensorView<T, 1> logits, double temperature) {
-  SamplingConfig{.temperature = temperature}.checked();
+  SamplingConfig{.temperature = temperature, .do_sample = true}.checked();
   require(temperature > 0, "apply_temperature: temperature must be > 0; got ", temperature);
   if (temperature == 1) return;
   using Limits = std::numeric_limits<T>;
@@ -100,7 +104,7 @@ void apply_temperature(TensorView<T, 1> logits, double temperature) {
 /// k = 0 or k >= V leaves all.
 template <class T>
 void keep_top_k(TensorView<T, 1> logits, Index k, Arena& arena) {
-  SamplingConfig{.top_k = k}.checked();
+  SamplingConfig{.top_k = k, .do_sample = true}.checked();
   internal::largest_logit(logits, "keep_top_k");
   const Index size = logits.size();
   if (k == 0 || k >= size) return;
@@ -123,7 +127,7 @@ void keep_top_k(TensorView<T, 1> logits, Index k, Arena& arena) {
 /// (transformers leaves that to its sort). At least one token stays.
 template <class T>
 void keep_top_p(TensorView<T, 1> logits, double top_p, Arena& arena) {
-  SamplingConfig{.top_p = top_p}.checked();
+  SamplingConfig{.top_p = top_p, .do_sample = true}.checked();
   Scratch scratch(arena);
   const internal::PossibleTokens tokens = internal::possible_tokens(logits, scratch);
   if (top_p == 1) return;
@@ -158,7 +162,7 @@ void keep_top_p(TensorView<T, 1> logits, double top_p, Arena& arena) {
 /// Ratios of probabilities are made in double and compared with min_p in T.
 template <class T>
 void keep_min_p(TensorView<T, 1> logits, double min_p, Arena& arena) {
-  SamplingConfig{.min_p = min_p}.checked();
+  SamplingConfig{.min_p = min_p, .do_sample = true}.checked();
   Scratch scratch(arena);
   internal::keep_if(logits, internal::possible_tokens(logits, scratch),
                     [&](double w) { return static_cast<T>(w) >= static_cast<T>(min_p); });

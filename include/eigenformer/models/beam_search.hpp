@@ -16,7 +16,7 @@
 //   - the prompt is done when num_beams texts are finished and either early_stopping is set or the
 //     best running beam, scored as if it ended here, isn't above the worst of them.
 //
-// The repetition penalty acts on log-probabilities; what else belongs to sampling isn't used. Of
+// The repetition penalty acts on log-probabilities; what else belongs to sampling is refused. Of
 // equal candidates those of the earlier beam come first, then those of the smaller id; of equal
 // finished texts the older.
 //

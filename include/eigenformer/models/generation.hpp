@@ -38,6 +38,9 @@ requires GenerationStep<Step, T> Generated generate_tokens(Step&& step, Index vo
   const Index batch = static_cast<Index>(prompts.size());
   config.checked(batch, vocab_size);
   require(config.num_beams == 1, "generate_tokens: num_beams must be 1; got ", config.num_beams);
+  require(config.length_penalty == 1 && !config.early_stopping,
+          "generate_tokens: length_penalty and early_stopping need num_beams > 1; got ",
+          config.length_penalty, " and ", config.early_stopping);
   internal::require_prompts(prompts);
   const SamplingConfig sampling = config.sampling();
   constexpr Index most_reserved = 1 << 16;

@@ -45,11 +45,16 @@ std::optional<RelativeBias<Format>> make_relative_bias(const TransformerConfig& 
                                                        config.num_attention_heads, bidirectional));
 }
 
-/// Throws unless the mask is one for T tokens of B rows that see S keys in the layers of a stack.
+/// Throws unless the parts are those of the configuration, and the mask one for T tokens of B rows that
+/// see S keys in the layers of a stack.
 template <class Stack, class T>
 void require_stack_call(std::string_view who, const Stack& stack, Index batch, Index tokens,
                         Index keys, const Mask<T>& mask) {
   const TransformerConfig& config = stack.config;
+  require(static_cast<Index>(stack.layers.size()) == config.layers() &&
+              stack.final_norm.has_value() == config.final_norm &&
+              stack.relative_bias.has_value() == config.attention_positions.has_relative_bias(),
+          who, ": layers, final_norm and relative_bias must be those of the configuration");
   require(!stack.relative_bias || !mask.offset_bias, who,
           ": mask.offset_bias is given, but relative_bias has its place");
   kernels::require_valid_mask(who, mask, {batch, config.num_attention_heads, tokens, keys});

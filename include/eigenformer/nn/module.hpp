@@ -16,6 +16,9 @@
 // std::optional module (left out while empty). Counting, initialising, casting, saving and loading walk
 // over this list. A gradient is a value of the module's own type.
 //
+// Weights and tables of a new module are 0, so its results are too; `init`, `load` or assignments give
+// them values. Norms begin with weights of 1.
+//
 // A module also has `config`, `WithFormat<F>` (itself in another format) and, if it owns parameters
 // directly, `init_own(key)`.
 //
