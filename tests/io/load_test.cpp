@@ -2,9 +2,11 @@
 #include "eigenformer/io/load.hpp"
 
 #include "tests/io/file_builder.hpp"
+#include "tests/reference/error_text.hpp"
 
 namespace load_test {
 
+using std::string_literals::operator""s;
 using test::expect_error;
 using test::TemporaryFolder;
 
@@ -111,6 +113,23 @@ TEST(Load, KeepsTheParametersWhereTheyAre) {
   ef::load(leaf, folder / "leaf");
   EXPECT_EQ(leaf.weight.data(), before);
   EXPECT_EQ(before[5], 6);
+}
+
+TEST(Load, ListsTenOfManyAndTheirNumber) {
+  const TemporaryFolder folder;
+  const std::string unfit = "bad\nname\0"s + std::string(1'000'000, 'n');
+  ef::write_safetensors(folder / "x", {{unfit, ef::Tensor<float, 1>({1})}});
+  Tree<float> tree;
+  tree.layers.resize(5000);
+  const std::string text =
+      reference::error_text<std::runtime_error>([&] { ef::load(tree, folder / "x"); });
+  for (const char* part :
+       {"missing: layers.0.weight", "missing: layers.4.bias", "missing: ... and 9990 more",
+        "unexpected: bad\\x0aname\\x00nnn", "nnn... (1000009 bytes)"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  }
+  EXPECT_EQ(text.find("layers.5."), std::string::npos);
+  EXPECT_LT(text.size(), 1500u);
 }
 
 // Everything that is wrong is in one error, and the module stays as it was.

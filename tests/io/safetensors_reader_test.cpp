@@ -6,6 +6,7 @@
 #include <random>
 
 #include "tests/io/file_builder.hpp"
+#include "tests/reference/error_text.hpp"
 
 namespace safetensors_reader_test {
 
@@ -371,6 +372,22 @@ TEST(SafetensorsReader, SurvivesMutations) {
   EXPECT_GT(loaded, 300);
   EXPECT_GT(refused, 3000);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+}
+
+// Names and values of the file are shown without control characters, and cut.
+TEST(SafetensorsReader, ErrorsArePrintable) {
+  const auto error = [](const std::string& name, const std::string& type) {
+    const std::string file = safetensors(
+        "{\"" + name + "\":{\"dtype\":\"" + type + "\",\"shape\":[1],\"data_offsets\":[0,4]}}",
+        "four");
+    return reference::error_text<std::runtime_error>(
+        [&] { ef::SafetensorsReader(as_bytes(file), "file\r"); });
+  };
+  EXPECT_EQ(error("x\\u001b[2J", "F\\u00009\\u007f"),
+            "file\\x0d: tensor x\\x1b[2J: dtype F\\x009\\x7f is not known");
+  const std::string cut = error(std::string(7'000'000, 'n'), std::string(7'000'000, 't'));
+  EXPECT_EQ(cut, "file\\x0d: tensor " + std::string(200, 'n') + "... (7000000 bytes): dtype " +
+                     std::string(200, 't') + "... (7000000 bytes) is not known");
 }
 
 }  // namespace safetensors_reader_test
