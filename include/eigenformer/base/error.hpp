@@ -11,6 +11,7 @@
 #include <concepts>
 #include <cstdio>
 #include <cstdlib>
+#include <initializer_list>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -55,15 +56,40 @@ template <class Exception>
 #endif
 }
 
+namespace internal {
+
+/// A part of an error text: a reference, and how to write it. The compiler makes code once for each type
+/// of part, not for each check.
+class TextPart {
+ public:
+  TextPart(const char* text)
+      : value_(text),
+        write_([](const void* value) { return std::string(static_cast<const char*>(value)); }) {}
+  template <class T>
+  TextPart(const T& value)
+      : value_(&value), write_([](const void* v) { return to_text(*static_cast<const T*>(v)); }) {}
+
+  std::string text() const { return write_(value_); }
+
+ private:
+  const void* value_;
+  std::string (*write_)(const void*);
+};
+
+[[noreturn]] inline void fail_argument(std::initializer_list<TextPart> parts) {
+  std::string text;
+  for (const TextPart& part : parts) text += part.text();
+  fail<std::invalid_argument>(text);
+}
+
+}  // namespace internal
+
 /// Throws `std::invalid_argument` with the parts joined, unless `condition` holds.
 /// The text is only built on failure, so a check costs one branch.
 template <class... Parts>
 void require(bool condition, const Parts&... parts) {
-  if (!condition) [[unlikely]] {
-    std::string text;
-    ((text += to_text(parts)), ...);
-    fail<std::invalid_argument>(text);
-  }
+  if (!condition) [[unlikely]]
+    internal::fail_argument({internal::TextPart(parts)...});
 }
 
 }  // namespace EIGENFORMER_ABI

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <system_error>
@@ -59,19 +60,34 @@ struct ErrorLines {
   }
 };
 
-inline void append(std::string& text, const ErrorLines& lines) { text += lines.text; }
-inline void append(std::string& text, std::string_view part) { text += printable(part); }
-template <class Part>
-void append(std::string& text, const Part& part) {
-  append(text, std::string_view(to_text(part)));
+inline std::string to_string(const ErrorLines& lines) { return lines.text; }
+
+namespace internal {
+
+/// A part of an error text about a file.
+struct FileTextPart {
+  TextPart part;
+  bool is_printable;
+
+  template <class T>
+  FileTextPart(const T& value) : part(value), is_printable(std::is_same_v<T, ErrorLines>) {}
+};
+
+[[noreturn]] inline void report_file(std::string_view name,
+                                     std::initializer_list<FileTextPart> parts) {
+  std::string text = printable(name, 4096) + ": ";
+  for (const FileTextPart& part : parts) {
+    text += part.is_printable ? part.part.text() : printable(part.part.text());
+  }
+  fail<std::runtime_error>(text);
 }
+
+}  // namespace internal
 
 /// Throws std::runtime_error "name: text": a wrong file. What comes from the file is made printable.
 template <class... Parts>
 [[noreturn]] void fail_file(std::string_view name, const Parts&... parts) {
-  std::string text = printable(name, 4096) + ": ";
-  (append(text, parts), ...);
-  fail<std::runtime_error>(text);
+  internal::report_file(name, {internal::FileTextPart(parts)...});
 }
 
 /// Not for concurrent use.
